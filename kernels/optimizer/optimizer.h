@@ -75,7 +75,9 @@ struct ParameterTensor {
 /// g' = g * clipFactor; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2; mhat = m / (1 - b1^t); vhat = v / (1 - b2^t);
 /// w -= lr * (mhat / (sqrt(vhat) + eps) + decay * w). masters, m, v, gradients: F32 flat arrays of n elements.
 /// compute: flat copy of computeType (BF16 or F16), written for every tensor; nullptr in F32 modes.
-/// When not applied: masters, moments, compute copy and codes stay; slots of the weights stay untouched (amax 0).
+/// Slots of the weights' casts: when applied (or castOnly) a slot is overwritten, not merged: it is cleared first, for it describes the
+/// codes that the next step uses, and stays in force while updates are skipped.
+/// When not applied: masters, moments, compute copy, codes and slots of the weights stay untouched.
 struct AdamW {
     int64_t n = 0;
     int tensorCount = 0;
@@ -89,7 +91,8 @@ struct AdamW {
     const StepState* state = nullptr;
     const StepParameters* parameters = nullptr;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weightDecay = 0.1f;
-    bool castOnly = false;  ///< writes compute copy and codes from the masters as they are (start, load, recipe change)
+    bool castOnly = false;  ///< writes compute copy, codes and slots from the masters as they are, whatever `applied` says; state and
+                            ///< parameters are not read (start, load, recipe change)
 };
 
 /// out (n) F32: N(0, std), rounded from a 64-bit integer inverse-CDF table and Philox(seed; stream, index), element by element: the

@@ -53,6 +53,7 @@ struct CastTarget {
     uint8_t* codesTransposed = nullptr; ///< (cols, rows) row-major, where the chip's products need it (never on the CPU)
     const float* scale = nullptr;       ///< device memory: stored = value * scale
     TensorSlot* slot = nullptr;         ///< merged into; nullptr: nothing is counted
+    bool count = true;                  ///< false: slot takes amax and scaleUsed alone, no counters (probes.counters false)
     bool amaxOnly = false;              ///< current scaling, first pass: only slot->amax is taken, no codes are written
     bool dear = false;                  ///< also the dear set
     bool exponents = false;             ///< with dear: also the histogram
