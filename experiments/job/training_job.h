@@ -1,0 +1,132 @@
+// One training run on its own thread: sole owner of the device, the trainer and its writing connection to the store.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "engine/trainer.h"
+#include "experiments/spec/run_spec.h"
+#include "experiments/store/run_types.h"
+
+namespace mantissa::experiments {
+
+/// A sentence about what happens before and between steps: "Reading the text", "Planning memory", "Waiting for cpu:
+/// nano-bf16 is going".
+struct JobPhase {
+    std::string text;
+};
+struct JobStarted {
+    std::string run, name, device, deviceName, isa, determinismClass;
+    int threads = 0;
+    int64_t parameters = 0, firstStep = 1, steps = 0;
+    uint64_t planBytes = 0;
+    std::map<std::string, uint64_t> planBy;
+    std::string planNote, dataDescription;
+    std::optional<double> entropyFloor;
+    double flopsPerToken = 0;
+    std::vector<engine::CatalogueEntry> catalogue;
+};
+/// One step as it goes into the store. metrics.numerics is shared and immutable.
+struct JobStep {
+    engine::StepMetrics metrics;
+    int64_t totalTokens = 0;
+    double tokensPerSecond = 0;  ///< tokens of the step ÷ time between step ends
+    double stepMs = 0;           ///< between step ends, evaluations and checkpoints left out
+    uint64_t memoryBytes = 0;    ///< resident memory now (CPU) or plan bytes in use
+    int64_t timeMs = 0;
+};
+struct JobEval {
+    int64_t step = 0;
+    double loss = 0;
+};
+struct JobCheckpoint {
+    int64_t step = 0;
+    std::string path;
+    double seconds = 0;
+    uint64_t bytes = 0;
+};
+/// Alert, applied command, notice: exactly the row that went into the store (id 0 when it is still waiting to be
+/// written).
+struct JobEventRow {
+    RunEvent event;
+};
+struct JobState {
+    RunStatus status = RunStatus::Running;  ///< running <-> paused
+};
+/// Effective precision as read back after the first step.
+struct JobPrecision {
+    std::vector<engine::EffectivePrecision> rows;
+};
+/// The store could not take points (disk full) or took them again. bufferedSeconds, roomSeconds: waiting in memory, and
+/// room left.
+struct JobStorage {
+    bool trouble = false;
+    std::string text;
+    double bufferedSeconds = 0, roomSeconds = 0;
+};
+struct JobEnded {
+    RunStatus status = RunStatus::Finished;
+    std::string reason;  ///< a sentence; "" for finished
+    int64_t step = 0;
+    double loss = 0, validationLoss = 0;  ///< NaN when there is none
+    double seconds = 0, tokensPerSecond = 0;
+    uint64_t peakBytes = 0;
+};
+using JobMessage = std::variant<JobPhase, JobStarted, JobStep, JobEval, JobCheckpoint, JobEventRow, JobState,
+                                JobPrecision, JobStorage, JobEnded>;
+
+struct JobOptions {
+    std::string store;  ///< path of the workspace file
+    std::string name;   ///< "": spec.defaultName()
+    std::vector<std::string> tags;
+    engine::DeviceChoice device;
+    std::string resumeRun;    ///< ULID of a run to go on with; "" for a new one. The spec is then the run's own
+    int64_t resumeStep = -1;  ///< checkpoint to go on from; −1: the newest
+    bool otherClass = false;  ///< allow a checkpoint of another determinism class
+    bool beside = false;      ///< do not wait for other runs on the device
+    /// Called on the job's thread after a message was queued; must return at once (wake a loop). May be empty.
+    std::function<void()> wake;
+};
+
+/// Thread: the public members may be called from any thread, except drain() (one reader). Commands are applied between
+/// two steps, in order; each applied one becomes an event of the run. The destructor asks for a stop (now, with a
+/// checkpoint) and joins.
+class TrainingJob {
+  public:
+    /// Makes the run's row (status queued), so that it is in the list at once, then starts the thread. Throws Database
+    /// when the store cannot be opened for writing, InvalidConfig when the spec is not valid or the run to resume has
+    /// no such checkpoint.
+    TrainingJob(const RunSpec& spec, JobOptions options);
+    ~TrainingJob();
+    TrainingJob(const TrainingJob&) = delete;
+    TrainingJob& operator=(const TrainingJob&) = delete;
+
+    const std::string& runId() const;
+    const std::string& name() const;
+
+    void pause();
+    void resume();
+    void stop();     ///< checkpoint, then end as stopped
+    void stopNow();  ///< end as stopped after the current step, without a checkpoint
+    void checkpoint();
+    void setLearningRate(double rate);  ///< new base rate; the schedule's shape stays
+    void setProbes(const engine::ProbeConfig& probes);
+
+    /// All messages since the last call, in order. Never blocks.
+    std::vector<JobMessage> drain();
+    bool ended() const;  ///< the thread has posted JobEnded
+    void join();         ///< waits for the end; not for the GUI thread
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mantissa::experiments
