@@ -36,4 +36,8 @@ struct AttentionBackward {
     CastTarget again;
 };
 
+/// Throw ShapeMismatch unless sizes and type fit the contract above.
+void checkAttention(const AttentionForward& op);
+void checkAttention(const AttentionBackward& op);
+
 }  // namespace mantissa::kernels

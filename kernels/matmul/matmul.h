@@ -46,4 +46,7 @@ struct MatmulReport {
     const char* algorithm = "";     ///< e.g. "avx512bf16 8x32 k768", "cublasLt 13.1 #3"; static or interned text
 };
 
+/// Throws ShapeMismatch, naming the operand and the values, unless types, sizes and leading dimensions fit the contract above.
+void checkMatmul(const Matmul& op);
+
 }  // namespace mantissa::kernels

@@ -1,0 +1,160 @@
+#include "engine/thread_pool.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/error.h"
+
+namespace mantissa::engine {
+
+namespace {
+
+constexpr int kSpinMicros = 50;    // longer than the gaps between the regions of a step
+constexpr long kBusySwitches = 3;  // involuntary context switches a step
+constexpr int kCalmSteps = 5;
+
+void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/// Polls `ready` for `micros`; returns whether it came true.
+template <class Ready>
+bool spinUntil(int micros, Ready ready) {
+    if (ready()) return true;
+    if (micros <= 0) return false;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(micros);
+    do {
+        for (int i = 0; i < 16; ++i) {
+            if (ready()) return true;
+            relax();
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return ready();
+}
+
+long involuntarySwitches() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+}
+
+constexpr uint32_t generationOf(uint64_t work) {
+    return static_cast<uint32_t>(work >> 32);
+}
+constexpr uint32_t remainingOf(uint64_t work) {
+    return static_cast<uint32_t>(work);
+}
+
+}  // namespace
+
+int ThreadPool::usableProcessors() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+ThreadPool::ThreadPool(int threads) {
+    const int processors = usableProcessors();
+    if (threads <= 0) threads = processors;
+    maySpin_ = threads > 1 && threads <= processors;
+    spinMicros_ = maySpin_ ? kSpinMicros : 0;
+    switchesBefore_ = involuntarySwitches();
+    workers_.reserve(threads - 1);
+    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { workerLoop(worker); });
+}
+
+ThreadPool::~ThreadPool() {
+    closing_ = true;
+    ++bell_;
+    bell_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(int64_t tiles, Body body) {
+    if (tiles <= 0) return;
+    if (tiles == 1 || workers_.empty()) {
+        for (int64_t tile = 0; tile < tiles; ++tile) body(tile, 0);
+        return;
+    }
+    if (tiles > UINT32_MAX) throw Error(ErrorCode::ShapeMismatch, "thread pool: more than 2^32 - 1 tiles in one call");
+    body_.store(&body, std::memory_order_relaxed);
+    tiles_.store(static_cast<uint32_t>(tiles), std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    const uint64_t generation = generationOf(work_.load(std::memory_order_relaxed)) + 1u;
+    work_.store(generation << 32 | static_cast<uint64_t>(tiles));
+    ++bell_;
+    bell_.notify_all();
+
+    runTiles(0);
+    awaitLastTile(static_cast<uint32_t>(tiles));
+    if (failed_.exchange(false, std::memory_order_acquire)) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void ThreadPool::runTiles(int worker) {
+    uint64_t work = work_.load(std::memory_order_acquire);
+    while (remainingOf(work) > 0) {
+        // Read before the exchange: when it succeeds, `work` stood all the time, so these belong to its run.
+        const Body* body = body_.load(std::memory_order_relaxed);
+        const uint32_t tiles = tiles_.load(std::memory_order_relaxed);
+        const uint32_t tile = tiles - remainingOf(work);
+        if (!work_.compare_exchange_weak(work, work - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+            continue;
+        try {
+            if (!failed_.load(std::memory_order_relaxed)) (*body)(tile, worker);
+        } catch (...) {
+            // A second failure of the same run is dropped. done_ below publishes failure_ to the caller.
+            if (!failed_.exchange(true)) failure_ = std::current_exception();
+        }
+        if (done_.fetch_add(1) + 1 == tiles && worker != 0) done_.notify_one();
+        work = work_.load(std::memory_order_acquire);
+    }
+}
+
+void ThreadPool::awaitLastTile(uint32_t tiles) {
+    const auto finished = [&] { return done_.load(std::memory_order_acquire) == tiles; };
+    if (spinUntil(spinMicros_.load(std::memory_order_relaxed), finished)) return;
+    for (uint32_t done = done_.load(); done != tiles; done = done_.load()) done_.wait(done);
+}
+
+uint64_t ThreadPool::awaitWork(uint32_t seenGeneration) {
+    uint64_t work = 0;
+    const auto arrived = [&] {
+        work = work_.load(std::memory_order_acquire);
+        return (generationOf(work) != seenGeneration && remainingOf(work) > 0) ||
+               closing_.load(std::memory_order_relaxed);
+    };
+    while (true) {
+        const uint32_t bell = bell_.load();
+        if (spinUntil(spinMicros_.load(std::memory_order_relaxed), arrived)) return work;
+        bell_.wait(bell);
+    }
+}
+
+void ThreadPool::workerLoop(int worker) {
+    uint32_t seen = 0;
+    while (true) {
+        const uint64_t work = awaitWork(seen);
+        if (closing_.load(std::memory_order_relaxed)) return;
+        seen = generationOf(work);
+        runTiles(worker);
+    }
+}
+
+void ThreadPool::stepBoundary() {
+    const long now = involuntarySwitches();
+    const bool busy = now - switchesBefore_ > kBusySwitches;
+    switchesBefore_ = now;
+    calmSteps_ = busy ? 0 : calmSteps_ + 1;
+    if (busy)
+        spinMicros_.store(0, std::memory_order_relaxed);
+    else if (maySpin_ && calmSteps_ >= kCalmSteps)
+        spinMicros_.store(kSpinMicros, std::memory_order_relaxed);
+}
+
+}  // namespace mantissa::engine
