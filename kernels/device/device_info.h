@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/simd/isa.h"
+
 namespace mantissa::kernels {
 
 struct Capability {
@@ -13,20 +15,24 @@ struct Capability {
 };
 
 struct DeviceInfo {
-    std::string id;     ///< "cpu", "cuda:0"
-    std::string name;   ///< e.g. "Intel(R) Xeon(R) Processor", "NVIDIA H200"
-    std::string isa;    ///< instruction set in use: "sse", "avx2", "avx512", "avx512bf16", "sm_90a"
-    std::string determinismClass;  ///< "x86-fma", "x86-sse", "amx", "sm_90": same spec, seed and class give the same bits
-    int threads = 0;               ///< CPU: usable hardware threads
+    std::string id;    ///< "cpu", "cuda:0"
+    std::string name;  ///< e.g. "Intel(R) Xeon(R) Processor", "NVIDIA H200"
+    std::string isa;   ///< instruction set in use: "sse", "avx2", "avx512", "avx512bf16", "sm_90a"
+    std::string
+        determinismClass;  ///< "x86-fma", "x86-sse", "amx", "sm_90": same spec, seed and class give the same bits
+    int threads = 0;       ///< CPU: usable hardware threads
     uint64_t memoryTotal = 0, memoryFree = 0;  ///< bytes
     bool usable = true;
     std::string reason;  ///< when not usable: one sentence
     std::vector<Capability> native, emulated, missing;
 };
 
-/// The CPU's description. `isa` is the best supported one, or MANTISSA_ISA (sse, avx2, avx512, avx512bf16) when set and supported.
+/// The CPU's description. `isa` is the best supported one, or MANTISSA_ISA (sse, avx2, avx512, avx512bf16) when set and
+/// supported.
 DeviceInfo probeCpu();
-/// All CUDA devices, or one entry with usable = false and the reason. Never throws, never blocks longer than the driver does.
+DeviceInfo probeCpu(Isa isa);  ///< the same for a given instruction set
+/// All CUDA devices, or one entry with usable = false and the reason. Never throws, never blocks longer than the driver
+/// does.
 std::vector<DeviceInfo> probeCuda();
 
 }  // namespace mantissa::kernels

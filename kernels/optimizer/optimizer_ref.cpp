@@ -1,0 +1,71 @@
+// Step control, AdamW and initial weights in plain loops.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/device/reference_access.h"
+#include "kernels/optimizer/normal_table.h"
+#include "kernels/optimizer/step_control.h"
+#include "kernels/simd/philox.h"
+
+namespace mantissa::kernels {
+
+void runReference(const StepBegin& op) {
+    stepBegin(op);
+}
+void runReference(const GradientControl& op) {
+    gradientControl(op);
+}
+
+void runReference(const SumSquares& op) {
+    constexpr int64_t kBlock = 32768;
+    for (int64_t first = 0, block = 0; first < op.n; first += kBlock, ++block) {
+        double sum = 0;
+        for (int64_t i = first; i < std::min(op.n, first + kBlock); ++i)
+            sum += static_cast<double>(op.values[i]) * op.values[i];
+        op.partials[block] = sum;
+    }
+}
+
+void runReference(const AdamW& op) {
+    if (!op.castOnly && !op.state->applied) return;
+    for (int t = 0; t < op.tensorCount; ++t) {
+        const ParameterTensor& tensor = op.tensors[t];
+        for (int64_t i = tensor.offset; i < tensor.offset + tensor.rows * tensor.cols; ++i) {
+            if (!op.castOnly) {
+                const double g = static_cast<double>(op.gradients[i]) * op.state->clipFactor;
+                const double m =
+                    op.beta1 * static_cast<double>(op.moment1[i]) + (1 - static_cast<double>(op.beta1)) * g;
+                const double v =
+                    op.beta2 * static_cast<double>(op.moment2[i]) + (1 - static_cast<double>(op.beta2)) * g * g;
+                const double mHat = m / (1 - op.state->beta1Power), vHat = v / (1 - op.state->beta2Power);
+                const double decay = tensor.decay ? op.weightDecay : 0;
+                const double w = op.masters[i];
+                op.masters[i] = static_cast<float>(w - op.parameters->learningRate *
+                                                           (mHat / (std::sqrt(vHat) + op.epsilon) + decay * w));
+                op.moment1[i] = static_cast<float>(m);
+                op.moment2[i] = static_cast<float>(v);
+            }
+            if (op.compute) reference::store(op.computeType, op.compute, i, op.masters[i]);
+        }
+        if (tensor.cast.slot) *tensor.cast.slot = TensorSlot{};
+        reference::cast(DType::F32, op.masters + tensor.offset, tensor.rows, tensor.cols, tensor.cast);
+    }
+}
+
+void runReference(const InitNormal& op) {
+    const int64_t* table = normalTable();
+    for (int64_t i = 0; i < op.n; ++i) {
+        // Elements 2j and 2j + 1 take the low and the high two words of block j.
+        const Philox4 random = philoxBlock(op.seed, static_cast<uint64_t>(i / 2), op.stream);
+        const int word = 2 * static_cast<int>(i % 2);
+        const uint64_t bits = random.value[word] | static_cast<uint64_t>(random.value[word + 1]) << 32;
+        op.out[i] = normalValue(table, bits, op.std);
+    }
+}
+
+void runReference(const Fill& op) {
+    std::fill(op.out, op.out + op.n, op.value);
+}
+
+}  // namespace mantissa::kernels
