@@ -1,23 +1,55 @@
 #include "gui/models/run_info.h"
 
-#include <array>
+#include <cmath>
 
 namespace mantissa::gui {
-namespace {
 
-constexpr std::array<const char*, 9> kNames = {"queued",      "running", "paused",   "finished", "stopped",
-                                               "interrupted", "failed",  "diverged", "refused"};
-
-}  // namespace
-
-QString runStateName(RunState state) {
-    return QString::fromLatin1(kNames[static_cast<size_t>(state)]);
+bool RunInfo::nonFinite() const {
+    return (hasValLoss && !std::isfinite(valLoss)) || (hasLoss && !std::isfinite(loss));
 }
 
-RunState runStateFromName(const QString& name) {
-    for (size_t i = 0; i < kNames.size(); ++i)
-        if (name == QLatin1String(kNames[i])) return static_cast<RunState>(i);
-    return RunState::Interrupted;
+RunInfo makeRunInfo(const experiments::RunSummary& row) {
+    const auto text = [](const std::string& s) { return QString::fromStdString(s); };
+    RunInfo info;
+    info.id = text(row.id);
+    info.name = text(row.name);
+    info.model = text(row.model);
+    info.recipe = text(row.recipe);
+    info.preset = text(row.preset);
+    info.device = text(row.device);
+    info.deviceName = text(row.deviceName);
+    info.message = text(row.statusText);
+    info.note = text(row.note);
+    for (const std::string& tag : row.tags) info.tags << text(tag);
+    info.parent = text(row.parent);
+    info.state = row.status;
+    info.step = row.step;
+    info.steps = row.steps;
+    info.seed = row.seed;
+    info.hasLoss = row.hasLoss;
+    info.hasValLoss = row.hasValidation;
+    info.loss = row.loss;
+    info.lastFiniteLoss = row.lastFiniteLoss;
+    info.valLoss = row.validationLoss;
+    info.lastFiniteValLoss = row.lastFiniteValidation;
+    info.valStep = row.validationStep;
+    info.tokens = row.tokens;
+    info.tokensPerSecond = row.tokensPerSecond;
+    info.seconds = row.seconds;
+    info.planBytes = row.planBytes;
+    info.peakBytes = row.peakBytes;
+    info.alerts = row.alerts;
+    info.worstAlert = row.worstAlert;
+    info.styleIndex = row.colour;
+    info.baseline = row.baseline;
+    info.createdMs = row.createdMs;
+    info.startedMs = row.startedMs;
+    info.endedMs = row.endedMs;
+    return info;
+}
+
+QString runStateName(RunState state) {
+    return QString::fromLatin1(experiments::statusName(state));
 }
 
 }  // namespace mantissa::gui

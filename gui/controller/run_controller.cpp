@@ -1,0 +1,461 @@
+#include "gui/controller/run_controller.h"
+
+#include <QDateTime>
+#include <QElapsedTimer>
+#include <QSet>
+#include <algorithm>
+#include <chrono>
+
+#include "experiments/job/run_queue.h"
+#include "gui/format/numbers.h"
+
+namespace mantissa::gui {
+namespace {
+
+constexpr int kTickMs = 100;
+constexpr auto kListEvery = std::chrono::milliseconds(250);  // the run list is read at most four times a second
+constexpr auto kStateEvery = std::chrono::seconds(1);        // a process that went away changes no data version
+
+template <class... Ts>
+struct Overloaded : Ts... {
+    using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+QString sentence(const std::exception& exception) {
+    return QString::fromStdString(exception.what());
+}
+
+/// What the run list shows is equal (so that quiet polls repaint nothing).
+bool sameRow(const RunInfo& a, const RunInfo& b) {
+    const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
+    return a.name == b.name && a.state == b.state && a.step == b.step && a.steps == b.steps && a.hasLoss == b.hasLoss &&
+           a.hasValLoss == b.hasValLoss && same(a.loss, b.loss) && same(a.valLoss, b.valLoss) && a.tags == b.tags &&
+           a.note == b.note && a.baseline == b.baseline && a.alerts == b.alerts && a.message == b.message &&
+           a.styleIndex == b.styleIndex && a.device == b.device && a.planBytes == b.planBytes &&
+           a.peakBytes == b.peakBytes;
+}
+
+}  // namespace
+
+/// Each store belongs to the thread named like it; problem: why it could not be opened.
+struct RunController::Connections {
+    using RunStore = experiments::RunStore;
+    std::unique_ptr<RunStore> reader, poller, writer;
+    QString readerProblem, writerProblem;
+    experiments::RunQueue queue;  // writer's thread
+    int64_t version = -1;         // poller's thread from here on
+    std::chrono::steady_clock::time_point lastList{};
+};
+
+struct RunController::Job {
+    std::shared_ptr<experiments::TrainingJob> job;
+    QString id, phase;
+    bool ended = false, checkpointAsked = false, stepped = false;
+};
+
+RunController::RunController(QObject* parent) : QObject(parent), connections_(std::make_shared<Connections>()) {
+    timer_.setInterval(kTickMs);
+    connect(&timer_, &QTimer::timeout, this, &RunController::tick);
+}
+
+RunController::~RunController() = default;
+
+void RunController::toGui(std::function<void()> call) {
+    QMetaObject::invokeMethod(this, std::move(call), Qt::QueuedConnection);
+}
+
+void RunController::reportProblem(const QString& text) {
+    Q_EMIT problem(text);
+}
+
+void RunController::readLater(std::function<void(experiments::RunStore*, const QString&)> job) {
+    reader_.post([c = connections_, job = std::move(job)] { job(c->reader.get(), c->readerProblem); });
+}
+
+void RunController::writeLater(std::function<void(experiments::RunStore&)> job, const QString& doneText) {
+    writer_.post([this, c = connections_, job = std::move(job), doneText] {
+        QString error = c->writerProblem;
+        if (c->writer) {
+            try {
+                job(*c->writer);
+                error.clear();
+            } catch (const std::exception& exception) {
+                error = sentence(exception);
+            }
+        }
+        toGui([this, error, doneText] {
+            if (!error.isEmpty())
+                reportProblem(error);
+            else if (!doneText.isEmpty())
+                Q_EMIT done(doneText);
+            poll();
+        });
+    });
+}
+
+void RunController::openStore(const QString& path) {
+    using experiments::RunStore;
+    const std::string file = path.toStdString();
+    // The writer first: it makes the file when there is none.
+    writer_.post([this, c = connections_, file, path] {
+        c->writer.reset();
+        c->writerProblem.clear();
+        StoreStatus status;
+        status.path = path;
+        try {
+            c->writer = std::make_unique<RunStore>(file, RunStore::Mode::ReadWrite);
+            status.open = true;
+            status.readOnlyReason = QString::fromStdString(c->writer->readOnlyReason());
+        } catch (const std::exception& exception) {
+            c->writerProblem = sentence(exception);
+        }
+        const auto reopen = [c, file](std::unique_ptr<RunStore>& store, QString& problem) {
+            store.reset();
+            problem.clear();
+            try {
+                store = std::make_unique<RunStore>(file, RunStore::Mode::ReadOnly);
+            } catch (const std::exception& exception) {
+                problem = sentence(exception);
+            }
+        };
+        reader_.post([c, reopen] { reopen(c->reader, c->readerProblem); });
+        poller_.post([c, reopen] {
+            QString ignored;
+            reopen(c->poller, ignored);
+            c->version = -1;
+        });
+        toGui([this, status, error = c->writerProblem] {
+            store_ = status;
+            runs_.clear();
+            rowOf_.clear();
+            Q_EMIT runsChanged();
+            Q_EMIT storeOpened();
+            if (!error.isEmpty()) reportProblem(error);
+            if (!status.readOnlyReason.isEmpty()) reportProblem(status.readOnlyReason);
+            timer_.start();
+            poll();
+        });
+    });
+}
+
+void RunController::tick() {
+    drainJobs();
+    poll();
+}
+
+void RunController::poll() {
+    if (polling_) return;
+    polling_ = true;
+    poller_.post([this, c = connections_] {
+        std::vector<experiments::RunSummary> rows;
+        StoreStatus status;
+        bool changed = false;
+        const auto now = std::chrono::steady_clock::now();
+        try {
+            if (c->poller && now - c->lastList >= kListEvery) {
+                const int64_t version = c->poller->dataVersion();
+                changed = version != c->version;
+                if (changed || now - c->lastList >= kStateEvery) {
+                    rows = c->poller->runs();
+                    status.bytes = c->poller->sizeBytes();
+                    status.lastCommitMs = c->poller->lastCommitMs();
+                    status.open = true;
+                    c->version = version;
+                    c->lastList = now;
+                }
+            }
+        } catch (const std::exception& exception) {
+            toGui([this, text = sentence(exception)] { reportProblem(text); });
+        }
+        toGui([this, rows = std::move(rows), status, changed]() mutable {
+            polling_ = false;
+            if (status.open) takeRuns(std::move(rows), status, changed);
+        });
+    });
+}
+
+void RunController::takeRuns(std::vector<experiments::RunSummary> rows, const StoreStatus& status, bool dataChanged) {
+    store_.bytes = status.bytes;
+    store_.lastCommitMs = status.lastCommitMs;
+    QVector<RunInfo> fresh;
+    fresh.reserve(static_cast<qsizetype>(rows.size()));
+    QStringList moved, advanced;
+    bool setChanged = static_cast<qsizetype>(rows.size()) != runs_.size();
+    for (const experiments::RunSummary& row : rows) {
+        RunInfo info = makeRunInfo(row);
+        info.ownedHere = ownJob(info.id) != nullptr;
+        const RunInfo* old = find(info.id);
+        if (old && info.ownedHere && old->step > info.step) {  // this process knows newer steps than the last commit
+            info.step = old->step;
+            info.loss = old->loss;
+            info.hasLoss = old->hasLoss;
+            info.tokensPerSecond = old->tokensPerSecond;
+            if (!old->ended()) info.state = old->state;
+        }
+        setChanged |= !old;
+        const bool different = !old || !sameRow(*old, info);
+        if (old && different) moved << info.id;
+        if (different || (dataChanged && info.going())) advanced << info.id;
+        fresh.push_back(std::move(info));
+    }
+    runs_ = std::move(fresh);
+    rowOf_.clear();
+    for (int i = 0; i < runs_.size(); ++i) rowOf_.insert(runs_[i].id, i);
+    if (setChanged) Q_EMIT runsChanged();
+    for (const QString& id : moved) Q_EMIT runChanged(id);
+    for (const QString& id : advanced) Q_EMIT storeAdvanced(id);
+    Q_EMIT storeStatusChanged();
+}
+
+void RunController::drainJobs() {
+    for (size_t i = 0; i < ownJobs_.size(); ++i) {
+        Job& job = *ownJobs_[i];
+        if (job.ended) continue;
+        auto steps = std::make_shared<StepBatch>();
+        for (experiments::JobMessage& message : job.job->drain()) handle(job, message, *steps);
+        if (!steps->empty()) {
+            Q_EMIT stepsArrived(job.id, steps);
+            Q_EMIT runChanged(job.id);
+        }
+        if (job.ended) Q_EMIT runEnded(job.id);
+    }
+    const auto gone = std::remove_if(ownJobs_.begin(), ownJobs_.end(), [this](const std::unique_ptr<Job>& job) {
+        if (!job->ended) return false;
+        writer_.post([held = std::move(job->job)]() mutable { held.reset(); });  // its join is not for this thread
+        return true;
+    });
+    if (gone == ownJobs_.end()) return;
+    ownJobs_.erase(gone, ownJobs_.end());
+    if (ownJobs_.empty()) Q_EMIT allEnded();
+}
+
+void RunController::handle(Job& job, experiments::JobMessage& message, StepBatch& steps) {
+    using namespace experiments;
+    RunInfo* info = find(job.id);
+    const auto setPhase = [&](const QString& text) {
+        job.phase = text;
+        Q_EMIT phaseChanged(job.id);
+    };
+    std::visit(
+        Overloaded{
+            [&](JobPhase& phase) { setPhase(QString::fromStdString(phase.text)); },
+            [&](JobStarted& started) {
+                if (!info) return;
+                info->state = RunState::Running;
+                info->device = QString::fromStdString(started.device);
+                info->deviceName = QString::fromStdString(started.deviceName);
+                info->planBytes = started.planBytes;
+                info->steps = started.steps;
+                setPhase(tr("First step"));
+                Q_EMIT runChanged(job.id);
+            },
+            [&](JobStep& step) {
+                if (!job.stepped) setPhase(QString());
+                job.stepped = true;
+                if (info) {
+                    info->step = step.metrics.step;
+                    info->loss = step.metrics.loss;
+                    info->hasLoss = true;
+                    info->tokens = step.totalTokens;
+                    info->tokensPerSecond = step.tokensPerSecond;
+                }
+                steps.push_back(std::move(step));
+            },
+            [&](JobEval& eval) {
+                if (info) {
+                    info->valLoss = eval.loss;
+                    info->hasValLoss = true;
+                    info->valStep = eval.step;
+                }
+                Q_EMIT evaluationArrived(job.id, eval.step, eval.loss);
+            },
+            [&](JobCheckpoint& checkpoint) {
+                if (!std::exchange(job.checkpointAsked, false)) return;
+                Q_EMIT done(tr("Checkpoint of step %1 written, %2 in %3.")
+                                .arg(formatCount(checkpoint.step), formatSize(static_cast<double>(checkpoint.bytes)),
+                                     formatDuration(checkpoint.seconds)));
+            },
+            [&](JobEventRow& row) { Q_EMIT eventArrived(job.id, row.event); },
+            [&](JobState& state) {
+                if (info) info->state = state.status;
+                Q_EMIT runChanged(job.id);
+            },
+            [&](JobPrecision&) { Q_EMIT storeAdvanced(job.id); },
+            [&](JobStorage& storage) {
+                Q_EMIT storageTrouble(storage.trouble ? QString::fromStdString(storage.text) : QString());
+            },
+            [&](JobEnded& ended) {
+                job.ended = true;
+                job.phase.clear();
+                if (info) {
+                    info->state = ended.status;
+                    info->message = QString::fromStdString(ended.reason);
+                    info->step = ended.step;
+                    info->peakBytes = ended.peakBytes;
+                    info->seconds = ended.seconds;
+                    info->ownedHere = false;
+                }
+                Q_EMIT runChanged(job.id);
+            },
+        },
+        message);
+}
+
+RunInfo* RunController::find(const QString& id) {
+    const auto it = rowOf_.constFind(id);
+    return it == rowOf_.constEnd() ? nullptr : &runs_[*it];
+}
+
+const RunInfo* RunController::run(const QString& id) const {
+    return const_cast<RunController*>(this)->find(id);
+}
+
+QString RunController::baseline() const {
+    for (const RunInfo& info : runs_)
+        if (info.baseline) return info.id;
+    return QString();
+}
+
+experiments::TrainingJob* RunController::ownJob(const QString& id) const {
+    for (const auto& job : ownJobs_)
+        if (job->id == id) return job->job.get();
+    return nullptr;
+}
+
+QString RunController::currentRun() const {
+    QString waiting;
+    for (auto it = ownJobs_.rbegin(); it != ownJobs_.rend(); ++it) {
+        const RunInfo* info = run((*it)->id);
+        if (info && info->going()) return info->id;
+        if (info && !(*it)->ended) waiting = info->id;
+    }
+    if (!waiting.isEmpty()) return waiting;
+    for (auto it = runs_.crbegin(); it != runs_.crend(); ++it)
+        if (it->going()) return it->id;
+    return QString();
+}
+
+int RunController::goingCount() const {
+    return static_cast<int>(
+        std::count_if(runs_.begin(), runs_.end(), [](const RunInfo& info) { return info.going(); }));
+}
+
+QString RunController::phaseText(const QString& id) const {
+    for (const auto& job : ownJobs_)
+        if (job->id == id) return job->phase;
+    return QString();
+}
+
+bool RunController::ownsGoingRuns() const {
+    return !ownJobs_.empty();
+}
+
+void RunController::start(const experiments::RunSpec& spec, experiments::JobOptions options) {
+    options.store = store_.path.toStdString();
+    writer_.post([this, c = connections_, spec, options = std::move(options)]() mutable {
+        QString error = c->writerProblem;
+        if (c->writer && c->writer->readOnly()) error = QString::fromStdString(c->writer->readOnlyReason());
+        if (error.isEmpty()) {
+            try {
+                auto job = c->queue.start(spec, std::move(options));
+                const auto row = c->writer->run(job->runId());
+                toGui([this, job, row] { adopt(job, row); });
+                return;
+            } catch (const std::exception& exception) {
+                error = sentence(exception);
+            }
+        }
+        toGui([this, error] { reportProblem(tr("Not started: %1").arg(error)); });
+    });
+}
+
+void RunController::adopt(std::shared_ptr<experiments::TrainingJob> job,
+                          const std::optional<experiments::RunSummary>& row) {
+    auto own = std::make_unique<Job>();
+    own->id = QString::fromStdString(job->runId());
+    own->job = std::move(job);
+    const QString id = own->id;
+    ownJobs_.push_back(std::move(own));
+    if (RunInfo* known = find(id)) {
+        known->ownedHere = true;
+        if (row) known->state = row->status;
+    } else if (row) {
+        RunInfo info = makeRunInfo(*row);
+        info.ownedHere = true;
+        rowOf_.insert(id, static_cast<int>(runs_.size()));
+        runs_.push_back(info);
+    }
+    Q_EMIT runsChanged();
+    Q_EMIT runStarted(id);
+    drainJobs();
+}
+
+void RunController::resumeRun(const QString& id) {
+    load(
+        this, 1,
+        [id](experiments::RunStore& store) {
+            return experiments::parseSpec(store.document(id.toStdString()).specJson);
+        },
+        [this, id](experiments::ParsedSpec parsed) {
+            if (!parsed.ok()) return reportProblem(QString::fromStdString(parsed.errors.front().message));
+            experiments::JobOptions options;
+            options.resumeRun = id.toStdString();
+            start(parsed.spec, std::move(options));
+        });
+}
+
+void RunController::command(const QString& id, const char* name, void (experiments::TrainingJob::*call)()) {
+    if (experiments::TrainingJob* job = ownJob(id)) return (job->*call)();
+    writeLater([id = id.toStdString(), name](experiments::RunStore& store) { store.sendCommand(id, name); });
+}
+
+void RunController::pause(const QString& id) {
+    command(id, "pause", &experiments::TrainingJob::pause);
+}
+void RunController::resume(const QString& id) {
+    command(id, "resume", &experiments::TrainingJob::resume);
+}
+void RunController::stop(const QString& id) {
+    command(id, "stop", &experiments::TrainingJob::stop);
+}
+void RunController::stopNow(const QString& id) {
+    command(id, "stop_now", &experiments::TrainingJob::stopNow);
+}
+
+void RunController::checkpoint(const QString& id) {
+    for (const auto& job : ownJobs_)
+        if (job->id == id) job->checkpointAsked = true;
+    command(id, "checkpoint", &experiments::TrainingJob::checkpoint);
+}
+
+void RunController::rename(const QString& id, const QString& name) {
+    writeLater([id = id.toStdString(), name = name.toStdString()](auto& store) { store.rename(id, name); });
+}
+
+void RunController::setNote(const QString& id, const QString& note) {
+    writeLater([id = id.toStdString(), note = note.toStdString()](auto& store) { store.setNote(id, note); });
+}
+
+void RunController::setTags(const QString& id, const QStringList& tags) {
+    std::vector<std::string> list;
+    for (const QString& tag : tags) list.push_back(tag.toStdString());
+    writeLater([id = id.toStdString(), list](auto& store) { store.setTags(id, list); });
+}
+
+void RunController::setBaseline(const QString& id) {
+    writeLater([id = id.toStdString()](auto& store) { store.setBaseline(id); });
+}
+
+void RunController::deleteRun(const QString& id) {
+    const RunInfo* info = run(id);
+    const QString name = info ? info->name : id;
+    writeLater([id = id.toStdString()](auto& store) { store.deleteRun(id); }, tr("%1 deleted.").arg(name));
+}
+
+void RunController::stopAll() {
+    for (const auto& job : ownJobs_) job->job->stop();
+}
+
+}  // namespace mantissa::gui
