@@ -36,7 +36,7 @@ CastParams makeCastParams(const CastTarget& target) {
     params.lastInRange = largestInput(params.scale, format.lastInRange);
     params.lastNotClipped = largestInput(params.scale, format.lastNotClipped);
     params.amaxOnly = target.amaxOnly;
-    params.count = target.slot != nullptr;
+    params.count = target.slot && target.count;
     params.dear = target.dear && params.count && !target.amaxOnly;
     params.exponents = params.dear && target.exponents;
     params.stochastic = target.stochastic;
@@ -55,7 +55,7 @@ void mergeSpanStats(const SpanStats* tiles, int64_t count, const CastTarget& tar
     for (int64_t i = 0; i < count; ++i) {
         const SpanStats& tile = tiles[i];
         slot.amax = std::max(slot.amax, floatFromBits(tile.amaxBits));
-        if (params.amaxOnly) continue;
+        if (params.amaxOnly || !params.count) continue;
         slot.counters.elements += tile.counters.elements;
         slot.counters.zeros += tile.counters.zeros;
         slot.counters.underflow += tile.counters.underflow;

@@ -19,7 +19,7 @@ struct CastParams {
     uint32_t lastInRange = 0;     ///< largest |x| with fl32(|x| scale) <= next float after M; above it: overRange
     uint32_t lastNotClipped = 0;  ///< largest |x| with fl32(|x| scale) rounding to M or below; above it: clipped
     bool amaxOnly = false;
-    bool count = false;  ///< the target has a slot
+    bool count = false;  ///< the target has a slot and wants its counters
     bool dear = false;
     bool exponents = false;
     bool stochastic = false;
