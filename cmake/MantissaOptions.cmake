@@ -46,7 +46,7 @@ function(mantissa_isa_sources target)
       add_library(${objects} OBJECT)
       target_link_libraries(${objects} PRIVATE mantissa_flags)
       # GCC 12 takes the undefined registers of its own intrinsics for uninitialised variables.
-      target_compile_options(${objects} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${MANTISSA_ISA_FLAGS_${isa}}> -Wno-maybe-uninitialized)
+      target_compile_options(${objects} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${MANTISSA_ISA_FLAGS_${isa}}> -Wno-uninitialized -Wno-maybe-uninitialized)
       target_compile_definitions(${objects} PRIVATE MANTISSA_ISA=${isa} MANTISSA_ISA_${isa}=1)
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
     endif()

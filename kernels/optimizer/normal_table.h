@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/formats/float_bits.h"
+#include "kernels/simd/philox.h"
 
 namespace mantissa::kernels {
 
@@ -46,6 +47,15 @@ MANTISSA_ALWAYS_INLINE constexpr int64_t normalDeviate(const int64_t* table, uin
 /// N(0, std) of 64 random bits: one product in double, one rounding to float.
 MANTISSA_ALWAYS_INLINE constexpr float normalValue(const int64_t* table, uint64_t random, float std) {
     return static_cast<float>(static_cast<double>(normalDeviate(table, random)) * (0x1p-32 * static_cast<double>(std)));
+}
+
+/// Element i of a tensor of N(0, std): elements 2j and 2j + 1 take the low and the high two words of block j of stream
+/// (seed, stream).
+MANTISSA_ALWAYS_INLINE constexpr float normalElement(const int64_t* table, uint64_t seed, uint64_t stream, int64_t i,
+                                                     float std) {
+    const Philox4 random = philoxBlock(seed, static_cast<uint64_t>(i) / 2, stream);
+    const int word = 2 * static_cast<int>(i % 2);
+    return normalValue(table, random.value[word] | static_cast<uint64_t>(random.value[word + 1]) << 32, std);
 }
 
 }  // namespace mantissa::kernels

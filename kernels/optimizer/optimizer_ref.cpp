@@ -6,7 +6,6 @@
 #include "kernels/device/reference_access.h"
 #include "kernels/optimizer/normal_table.h"
 #include "kernels/optimizer/step_control.h"
-#include "kernels/simd/philox.h"
 
 namespace mantissa::kernels {
 
@@ -55,13 +54,7 @@ void runReference(const AdamW& op) {
 
 void runReference(const InitNormal& op) {
     const int64_t* table = normalTable();
-    for (int64_t i = 0; i < op.n; ++i) {
-        // Elements 2j and 2j + 1 take the low and the high two words of block j.
-        const Philox4 random = philoxBlock(op.seed, static_cast<uint64_t>(i / 2), op.stream);
-        const int word = 2 * static_cast<int>(i % 2);
-        const uint64_t bits = random.value[word] | static_cast<uint64_t>(random.value[word + 1]) << 32;
-        op.out[i] = normalValue(table, bits, op.std);
-    }
+    for (int64_t i = 0; i < op.n; ++i) op.out[i] = normalElement(table, op.seed, op.stream, i, op.std);
 }
 
 void runReference(const Fill& op) {
