@@ -1,0 +1,147 @@
+#include "engine/model/gpt_buffers.h"
+
+#include <algorithm>
+
+namespace mantissa::engine {
+
+using kernels::dtypeSize;
+using kernels::Gemm;
+
+namespace {
+
+/// Logits at a time: 16 MiB keep the chunk near the last cache; fewer than 256 rows starve the products.
+constexpr int64_t kLogitBytes = 16 << 20;
+constexpr int64_t kMinChunkRows = 256;
+
+int64_t chunkRowsFor(int64_t rows, int64_t rowBytes) {
+    const int64_t fitting = kLogitBytes / rowBytes / 64 * 64;
+    return std::min(rows, std::max(kMinChunkRows, fitting));
+}
+
+/// Plain values are wanted by a product, or are the source of the current recipe's second pass.
+bool plainForward(const LinearPlan& linear) { return !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current; }
+
+}  // namespace
+
+GptBuffers::GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory)
+    : time_(model.layers), share_(shareMemory) {
+    const int64_t rows = static_cast<int64_t>(batch) * model.context;
+    addForward(model, plan, batch);
+    addHead(model, plan, rows);
+    addBackward(model, plan, rows);
+}
+
+BufferId GptBuffers::add(size_t bytes, int begin, int end) {
+    return {share_ ? arena.add(bytes, begin, end) : arena.add(bytes, time_.start(), time_.end())};
+}
+
+void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan, int batch) {
+    const size_t rows = static_cast<size_t>(batch) * model.context, width = model.width, ffn = model.ffn;
+    const size_t plain = rows * width * dtypeSize(plan.type), statistics = rows * sizeof(float);
+    bool anyPlainNorm = plainForward(plan.linears.back()), anyActivation = false;
+    for (int layer = 0; layer < model.layers; ++layer) {
+        LayerBuffers b;
+        const auto alive = [&](size_t bytes, int from, int to) {
+            return add(bytes, time_.forward(layer, from), time_.backward(layer, to));
+        };
+        const int residualBegin = layer == 0 ? time_.start() : time_.forward(layer, TimeLine::Norm1);
+        b.residual1 = add(plain, residualBegin, time_.backward(layer, TimeLine::Norm1Back));
+        b.mean1 = alive(statistics, TimeLine::Norm1, TimeLine::Norm1Back);
+        b.rstd1 = alive(statistics, TimeLine::Norm1, TimeLine::Norm1Back);
+        b.qkv = alive(3 * plain, TimeLine::Qkv, TimeLine::AttentionBack);
+        b.lse = alive(rows * static_cast<size_t>(model.heads) * sizeof(float), TimeLine::Attention, TimeLine::AttentionBack);
+        b.attention = alive(plain, TimeLine::Attention, TimeLine::AttentionBack);
+        b.residual2 = alive(plain, TimeLine::Norm2, TimeLine::Norm2Back);
+        b.mean2 = alive(statistics, TimeLine::Norm2, TimeLine::Norm2Back);
+        b.rstd2 = alive(statistics, TimeLine::Norm2, TimeLine::Norm2Back);
+        b.fc1 = alive(rows * ffn * dtypeSize(plan.type), TimeLine::Fc1, TimeLine::ActivationBack);
+        static constexpr int kMade[] = {TimeLine::Norm1, TimeLine::Attention, TimeLine::Norm2, TimeLine::Activation};
+        static constexpr int kRead[] = {TimeLine::Qkv, TimeLine::Proj, TimeLine::Fc1, TimeLine::Fc2};
+        static constexpr int kLast[] = {TimeLine::QkvWeight, TimeLine::ProjWeight, TimeLine::Fc1Weight, TimeLine::Fc2Weight};
+        for (int kind = 0; kind < kLinearsPerLayer; ++kind) {
+            const LinearPlan& linear = plan.linears[static_cast<size_t>(plan.linear(layer, static_cast<LinearKind>(kind)))];
+            if (!linear.readsCodes(TensorRole::Input)) continue;
+            const int end = linear.fp8(Gemm::Wgrad) ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
+            b.inputCodes[kind] = add(rows * static_cast<size_t>(linear.in), time_.forward(layer, kMade[kind]), end);
+        }
+        for (LinearKind kind : {LinearKind::Qkv, LinearKind::Fc1})
+            anyPlainNorm = anyPlainNorm || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, kind))]);
+        anyActivation = anyActivation || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, LinearKind::Fc2))]);
+        layers.push_back(b);
+    }
+    residualFinal = add(plain, time_.finalNorm(), time_.finalNormBack());
+    meanFinal = add(statistics, time_.finalNorm(), time_.finalNormBack());
+    rstdFinal = add(statistics, time_.finalNorm(), time_.finalNormBack());
+    delta = add(plain, time_.forward(0, TimeLine::Proj), time_.finalNorm());
+    if (anyPlainNorm || !plan.linears.back().fp8(Gemm::Wgrad))
+        normOut = add(plain, time_.forward(0, TimeLine::Norm1), time_.head());
+    if (anyActivation)
+        activation = add(rows * ffn * dtypeSize(plan.type), time_.forward(0, TimeLine::Activation),
+                         time_.forward(model.layers - 1, TimeLine::Fc2));
+}
+
+void GptBuffers::addHead(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows) {
+    const LinearPlan& head = plan.linears.back();
+    const int64_t rowBytes = paddedVocabulary(model) * static_cast<int64_t>(dtypeSize(plan.type));
+    const bool codes = head.readsCodes(TensorRole::GradOutput);
+    // A current scale needs the amax of the whole tensor, so all its rows are there at once.
+    const bool whole = codes && head.fp8Recipe() == RecipeKind::Current;
+    chunkRows = whole ? rows : chunkRowsFor(rows, rowBytes);
+    logits = add(static_cast<size_t>(chunkRows * rowBytes), time_.head(), time_.head());
+    losses = add(static_cast<size_t>(rows) * sizeof(float), time_.head(), time_.head());
+    if (head.readsCodes(TensorRole::Input))
+        headInputCodes = add(static_cast<size_t>(rows * head.in), time_.finalNorm(), time_.head());
+    if (codes) headGradCodes = add(static_cast<size_t>(chunkRows * head.out), time_.head(), time_.head());
+    dNorm = add(static_cast<size_t>(rows) * model.width * dtypeSize(plan.type), time_.head(), time_.embeddingBack());
+}
+
+void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows) {
+    const size_t size = dtypeSize(plan.type), m = static_cast<size_t>(rows);
+    const size_t width = static_cast<size_t>(model.width), ffn = static_cast<size_t>(model.ffn);
+    const size_t wide = std::max(3 * width, ffn);
+    const int begin = time_.backward(model.layers - 1, TimeLine::Fc2Input), end = time_.backward(0, TimeLine::QkvWeight);
+    size_t againCols = 0;
+    bool anyCodes = false, anyWideCodes = false;
+    for (const LinearPlan& linear : plan.linears) {
+        if (linear.kind == LinearKind::Head) continue;
+        const bool isWide = linear.kind == LinearKind::Qkv || linear.kind == LinearKind::Fc1;
+        if (linear.readsCodes(TensorRole::GradOutput)) (isWide ? anyWideCodes : anyCodes) = true;
+        if (!linear.fp8(Gemm::Wgrad) && linear.kind != LinearKind::Proj)
+            againCols = std::max(againCols, static_cast<size_t>(linear.in));
+    }
+    dResidual = add(m * width * size, time_.finalNormBack(), time_.embeddingBack());
+    dWide = add(m * wide * size, begin, end);
+    if (againCols > 0) again = add(m * againCols * size, begin, end);
+    if (anyCodes) gradCodes = add(m * width, time_.finalNormBack(), end);
+    if (anyWideCodes) gradCodesWide = add(m * wide, begin, end);
+}
+
+std::vector<Arena::Part> gradientParts(const ModelConfig& model, const ParameterLayout& layout) {
+    const TimeLine time(model.layers);
+    std::vector<int> begin(layout.tensors.size(), time.embeddingBack());
+    const auto set = [&begin](int tensor, int tick) { begin[static_cast<size_t>(tensor)] = tick; };
+    set(layout.head, time.head());
+    set(layout.finalGain, time.finalNormBack());
+    set(layout.finalBias, time.finalNormBack());
+    for (int layer = 0; layer < model.layers; ++layer) {
+        const LayerParameters& p = layout.layers[static_cast<size_t>(layer)];
+        const auto back = [&](int tick) { return time.backward(layer, tick); };
+        set(p.weight[0], back(TimeLine::QkvWeight)), set(p.bias[0], back(TimeLine::AttentionBack));
+        set(p.weight[1], back(TimeLine::ProjWeight)), set(p.bias[1], back(TimeLine::Norm2Back));
+        set(p.weight[2], back(TimeLine::Fc1Weight)), set(p.bias[2], back(TimeLine::ActivationBack));
+        set(p.weight[3], back(TimeLine::Fc2Weight));
+        set(p.bias[3], layer + 1 == model.layers ? time.finalNormBack() : time.backward(layer + 1, TimeLine::Norm1Back));
+        set(p.norm1Gain, back(TimeLine::Norm1Back)), set(p.norm1Bias, back(TimeLine::Norm1Back));
+        set(p.norm2Gain, back(TimeLine::Norm2Back)), set(p.norm2Bias, back(TimeLine::Norm2Back));
+    }
+    std::vector<Arena::Part> parts;
+    for (size_t i = 0; i < layout.tensors.size(); ++i) {
+        const ParameterInfo& tensor = layout.tensors[i];
+        if (tensor.count() % 64 != 0) return {};
+        parts.push_back({static_cast<size_t>(tensor.offset) * sizeof(float), static_cast<size_t>(tensor.count()) * sizeof(float),
+                         begin[i]});
+    }
+    return parts;
+}
+
+}  // namespace mantissa::engine

@@ -1,0 +1,208 @@
+#include "engine/model/gpt_model.h"
+
+#include <algorithm>
+
+namespace mantissa::engine {
+
+using namespace kernels;
+
+GptModel::GptModel(const ModelConfig& model, const PrecisionPlan& plan, const ParameterLayout& layout, const GptBuffers& buffers,
+                   const ScalingState& scaling, EffectiveMap& map, int batch)
+    : model_(model), plan_(plan), layout_(layout), buffers_(buffers), scaling_(scaling), map_(map), batch_(batch),
+      rows_(static_cast<int64_t>(batch) * model.context) {}
+
+const void* GptModel::parameter(int tensor) const {
+    return parameters_.compute +
+           layout_.tensors[static_cast<size_t>(tensor)].offset * static_cast<int64_t>(dtypeSize(plan_.type));
+}
+
+float* GptModel::gradient(int tensor) const { return parameters_.gradients + layout_.tensors[static_cast<size_t>(tensor)].offset; }
+
+int GptModel::weightTensor(int index) const {
+    if (index == plan_.headIndex()) return layout_.head;
+    return layout_.layers[static_cast<size_t>(index / kLinearsPerLayer)].weight[index % kLinearsPerLayer];
+}
+
+Operand GptModel::weight(int index, const PassFlags& flags) const {
+    const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
+    return operand(index, TensorRole::Weight, parameter(weightTensor(index)), offset < 0 ? nullptr : parameters_.codes + offset, flags);
+}
+
+Operand GptModel::operand(int index, TensorRole role, const void* plain, const uint8_t* codes, const PassFlags& flags) const {
+    return {plain, codes, scaling_.scaleInv(plan_.slot(index, role), flags)};
+}
+
+uint8_t* GptModel::inputCodes(int index) const {
+    if (index == plan_.headIndex()) return buffers_.at<uint8_t>(buffers_.headInputCodes);
+    return buffers_.at<uint8_t>(buffers_.layers[static_cast<size_t>(index / kLinearsPerLayer)].inputCodes[index % kLinearsPerLayer]);
+}
+
+uint8_t* GptModel::gradCodes(int index) const {
+    const LinearKind kind = linearPlan(index).kind;
+    if (!linearPlan(index).readsCodes(TensorRole::GradOutput)) return nullptr;
+    const bool wide = kind == LinearKind::Qkv || kind == LinearKind::Fc1;
+    return buffers_.at<uint8_t>(wide ? buffers_.gradCodesWide : buffers_.gradCodes);
+}
+
+void GptModel::trainPass(Backend& backend, const PassFlags& flags) {
+    scaling_.beginPass(backend);
+    forward(backend, flags);
+    head(backend, flags);
+    SumLosses sum;
+    sum.rows = rows_;
+    sum.losses = buffers_.at<float>(buffers_.losses);
+    sum.sum = &pass_.state->lossSum;
+    sum.accumulate = true;
+    backend.run(sum);
+    backward(backend, flags);
+}
+
+void GptModel::evalPass(Backend& backend, int64_t rows, bool clear) {
+    PassFlags flags;
+    flags.training = false;
+    flags.count = false;
+    scaling_.beginPass(backend);
+    forward(backend, flags);
+    head(backend, flags);
+    SumLosses sum;
+    sum.rows = rows;
+    sum.losses = buffers_.at<float>(buffers_.losses);
+    sum.sum = pass_.evalSum;
+    sum.accumulate = !clear;
+    backend.run(sum);
+}
+
+void GptModel::castWeights(Backend& backend, const PassFlags& flags) {
+    for (int index = 0; index < plan_.linearCount(); ++index) {
+        const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
+        if (offset >= 0)
+            scaling_.castCurrentWeight(backend, index, parameter(weightTensor(index)), parameters_.codes + offset, flags);
+    }
+}
+
+void GptModel::normForward(Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta, void* residualOut,
+                           int gain, float* mean, float* rstd, int reader, uint8_t* codes) {
+    const LinearPlan& linear = linearPlan(reader);
+    const int slot = plan_.slot(reader, TensorRole::Input);
+    const bool head = reader == plan_.headIndex();
+    NormForward op;
+    op.rows = rows_;
+    op.cols = model_.width;
+    op.type = plan_.type;
+    op.residualIn = residualIn;
+    op.delta = delta;
+    op.residualOut = delta ? residualOut : nullptr;
+    op.gain = parameter(gain);
+    op.bias = parameter(gain + 1);
+    const bool plain = !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || (head && !linear.fp8(Gemm::Wgrad));
+    op.out = plain ? buffers_.at(buffers_.normOut) : nullptr;
+    op.cast = scaling_.producerCast(slot, codes, flags);
+    op.mean = mean;
+    op.rstd = rstd;
+    backend.run(op);
+    scaling_.finishCast(backend, slot, op.out, rows_, op.cols, codes, flags);
+}
+
+void GptModel::forward(Backend& backend, const PassFlags& flags) {
+    EmbeddingForward embedding;
+    embedding.batch = batch_;
+    embedding.context = model_.context;
+    embedding.cols = model_.width;
+    embedding.vocabulary = model_.vocabulary;
+    embedding.type = plan_.type;
+    embedding.tokens = pass_.tokens;
+    embedding.tokenTable = parameter(layout_.tokenTable);
+    embedding.positionTable = parameter(layout_.positionTable);
+    embedding.out = buffers_.at(buffers_.layers[0].residual1);
+    backend.run(embedding);
+    for (int layer = 0; layer < model_.layers; ++layer) forwardLayer(backend, layer, flags);
+    normForward(backend, flags, buffers_.at(buffers_.layers.back().residual2), buffers_.at(buffers_.delta),
+                buffers_.at(buffers_.residualFinal), layout_.finalGain, buffers_.at<float>(buffers_.meanFinal),
+                buffers_.at<float>(buffers_.rstdFinal), plan_.headIndex(), inputCodes(plan_.headIndex()));
+}
+
+void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags) {
+    const LayerBuffers& b = buffers_.layers[static_cast<size_t>(layer)];
+    const LayerParameters& p = layout_.layers[static_cast<size_t>(layer)];
+    const int qkv = plan_.linear(layer, LinearKind::Qkv), proj = qkv + 1, fc1 = qkv + 2, fc2 = qkv + 3;
+    const auto product = [&](int index, const void* plain, void* out) {
+        linear(index).forward(backend, rows_, operand(index, TensorRole::Input, plain, inputCodes(index), flags), weight(index, flags),
+                              parameter(p.bias[index - qkv]), out, plan_.type);
+    };
+    const void* residualIn = buffers_.at(layer == 0 ? b.residual1 : buffers_.layers[static_cast<size_t>(layer) - 1].residual2);
+    normForward(backend, flags, residualIn, layer == 0 ? nullptr : buffers_.at(buffers_.delta), buffers_.at(b.residual1), p.norm1Gain,
+                buffers_.at<float>(b.mean1), buffers_.at<float>(b.rstd1), qkv, inputCodes(qkv));
+    product(qkv, buffers_.at(buffers_.normOut), buffers_.at(b.qkv));
+
+    const int projInput = plan_.slot(proj, TensorRole::Input);
+    AttentionForward attention;
+    attention.batch = batch_;
+    attention.context = model_.context;
+    attention.heads = model_.heads;
+    attention.headWidth = model_.width / model_.heads;
+    attention.type = plan_.type;
+    attention.qkv = buffers_.at(b.qkv);
+    attention.out = buffers_.at(b.attention);
+    attention.lse = buffers_.at<float>(b.lse);
+    attention.cast = scaling_.producerCast(projInput, inputCodes(proj), flags);
+    backend.run(attention);
+    scaling_.finishCast(backend, projInput, attention.out, rows_, model_.width, inputCodes(proj), flags);
+    product(proj, attention.out, buffers_.at(buffers_.delta));
+
+    normForward(backend, flags, buffers_.at(b.residual1), buffers_.at(buffers_.delta), buffers_.at(b.residual2), p.norm2Gain,
+                buffers_.at<float>(b.mean2), buffers_.at<float>(b.rstd2), fc1, inputCodes(fc1));
+    product(fc1, buffers_.at(buffers_.normOut), buffers_.at(b.fc1));
+
+    const int fc2Input = plan_.slot(fc2, TensorRole::Input);
+    const bool plain = !linearPlan(fc2).fp8(Gemm::Fprop) || linearPlan(fc2).fp8Recipe() == RecipeKind::Current;
+    ActivationForward activation;
+    activation.rows = rows_;
+    activation.cols = model_.ffn;
+    activation.type = plan_.type;
+    activation.in = buffers_.at(b.fc1);
+    activation.out = plain ? buffers_.at(buffers_.activation) : nullptr;
+    activation.cast = scaling_.producerCast(fc2Input, inputCodes(fc2), flags);
+    backend.run(activation);
+    scaling_.finishCast(backend, fc2Input, activation.out, rows_, model_.ffn, inputCodes(fc2), flags);
+    product(fc2, activation.out, buffers_.at(buffers_.delta));
+}
+
+void GptModel::head(Backend& backend, const PassFlags& flags) {
+    for (int64_t row = 0; row < rows_; row += buffers_.chunkRows)
+        headChunk(backend, flags, row, std::min(buffers_.chunkRows, rows_ - row));
+}
+
+void GptModel::headChunk(Backend& backend, const PassFlags& flags, int64_t row, int64_t rows) {
+    const int index = plan_.headIndex();
+    const int gradSlot = plan_.slot(index, TensorRole::GradOutput);
+    const int64_t width = model_.width, size = static_cast<int64_t>(dtypeSize(plan_.type));
+    const auto* normOut = buffers_.at<char>(buffers_.normOut);
+    const uint8_t* codes = inputCodes(index);
+    const Operand x = operand(index, TensorRole::Input, normOut ? normOut + row * width * size : nullptr,
+                              codes ? codes + row * width : nullptr, flags);
+    void* logits = buffers_.at(buffers_.logits);
+    linear(index).forward(backend, rows, x, weight(index, flags), nullptr, logits, plan_.type);
+
+    uint8_t* gradCodes = buffers_.at<uint8_t>(buffers_.headGradCodes);
+    CrossEntropy loss;
+    loss.rows = rows;
+    loss.vocabulary = model_.vocabulary;
+    loss.vocabularyPadded = paddedVocabulary(model_);
+    loss.type = plan_.type;
+    loss.logits = logits;
+    loss.targets = pass_.targets + row;
+    loss.losses = buffers_.at<float>(buffers_.losses) + row;
+    loss.gradientScale = &pass_.parameters->gradientScale;
+    loss.backward = flags.training;
+    if (flags.training) loss.cast = scaling_.producerCast(gradSlot, gradCodes, flags);
+    backend.run(loss);
+    if (!flags.training) return;
+    scaling_.finishCast(backend, gradSlot, logits, rows, loss.vocabularyPadded, gradCodes, flags);
+
+    const Operand dy = operand(index, TensorRole::GradOutput, logits, gradCodes, flags);
+    linear(index).inputGradient(backend, rows, dy, weight(index, flags), buffers_.at<char>(buffers_.dNorm) + row * width * size,
+                                plan_.type);
+    linear(index).weightGradient(backend, rows, dy, x, gradient(layout_.head), !flags.first || row > 0);
+}
+
+}  // namespace mantissa::engine

@@ -1,0 +1,101 @@
+#include "engine/model/linear.h"
+
+namespace mantissa::engine {
+
+using namespace kernels;
+
+namespace {
+
+const char* shownName(DType type) { return type == DType::F32 ? "fp32" : dtypeName(type); }
+
+}  // namespace
+
+std::vector<EffectivePrecision> EffectiveMap::rows(const PrecisionPlan& plan) const {
+    static const char* const kGemmNames[] = {"fprop", "dgrad", "wgrad"};
+    std::vector<EffectivePrecision> rows;
+    for (size_t i = 0; i < reports_.size(); ++i) {
+        const MatmulReport& report = reports_[i];
+        if (report.a == DType::None) continue;
+        const LinearPlan& linear = plan.linears[i / kGemms];
+        EffectivePrecision row;
+        row.layer = linear.layerName;
+        row.linear = linear.name;
+        row.gemm = kGemmNames[i % kGemms];
+        row.a = shownName(report.a);
+        row.b = shownName(report.b);
+        row.out = shownName(report.out);
+        row.recipe = isFp8(report.a) ? recipeName(linear.fp8Recipe()) : plan.tf32 ? "tf32" : shownName(report.a);
+        row.native = report.native;
+        row.algorithm = report.algorithm;
+        rows.push_back(row);
+    }
+    return rows;
+}
+
+MatmulOperand Linear::operand(Gemm gemm, TensorRole role, const Operand& values, bool kContiguous, int64_t ld) const {
+    MatmulOperand operand;
+    operand.kContiguous = kContiguous;
+    operand.ld = ld;
+    if (linear().fp8(gemm)) {
+        operand.data = values.codes;
+        operand.type = plan_.format(role);
+        operand.scaleInv = values.scaleInv;
+    } else {
+        operand.data = values.plain;
+        operand.type = plan_.type;
+    }
+    return operand;
+}
+
+void Linear::forward(Backend& backend, int64_t rows, const Operand& x, const Operand& w, const void* bias, void* y,
+                     DType outType) const {
+    Matmul op;
+    op.gemm = Gemm::Fprop;
+    op.m = rows;
+    op.n = linear().out;
+    op.k = linear().in;
+    op.a = operand(op.gemm, TensorRole::Input, x, true, op.k);
+    op.b = operand(op.gemm, TensorRole::Weight, w, true, op.k);
+    op.out = y;
+    op.outType = outType;
+    op.ldOut = op.n;
+    op.bias = bias;
+    op.biasType = plan_.type;
+    op.fastAccumulate = true;
+    op.tf32 = plan_.tf32;
+    map_.note(index_, op.gemm, backend.run(op));
+}
+
+void Linear::inputGradient(Backend& backend, int64_t rows, const Operand& dy, const Operand& w, void* dx, DType outType) const {
+    Matmul op;
+    op.gemm = Gemm::Dgrad;
+    op.m = rows;
+    op.n = linear().in;
+    op.k = linear().out;
+    op.a = operand(op.gemm, TensorRole::GradOutput, dy, true, op.k);
+    op.b = operand(op.gemm, TensorRole::Weight, w, false, op.n);
+    op.out = dx;
+    op.outType = outType;
+    op.ldOut = op.n;
+    op.tf32 = plan_.tf32;
+    map_.note(index_, op.gemm, backend.run(op));
+}
+
+void Linear::weightGradient(Backend& backend, int64_t rows, const Operand& dy, const Operand& x, float* dw,
+                            bool accumulate) const {
+    Matmul op;
+    op.gemm = Gemm::Wgrad;
+    op.m = linear().out;
+    op.n = linear().in;
+    op.k = rows;
+    op.a = operand(op.gemm, TensorRole::GradOutput, dy, false, op.m);
+    op.b = operand(op.gemm, TensorRole::Input, x, false, op.n);
+    op.out = dw;
+    op.outType = DType::F32;
+    op.ldOut = op.n;
+    op.accumulate = accumulate;
+    op.tf32 = plan_.tf32;
+    map_.note(index_, op.gemm, backend.run(op));
+}
+
+}  // namespace mantissa::engine

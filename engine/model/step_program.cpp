@@ -1,0 +1,275 @@
+#include "engine/model/step_program.h"
+
+#include <algorithm>
+
+#include "engine/plan/planning_backend.h"
+
+namespace mantissa::engine {
+
+using namespace kernels;
+
+namespace {
+
+constexpr int64_t kSumBlock = 32768;       // SumSquares
+constexpr float kFirstLossScale = 65536;   // FP16
+constexpr int kGrowthInterval = 2000;      // FP16: good steps before the loss scale doubles
+
+size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory)
+    : config_(config), plan_(makePrecisionPlan(config.model, config.precision)), layout_(makeParameterLayout(config.model)),
+      buffers_(config.model, plan_, config.batch, shareMemory), scaling_(plan_, config.precision, config.seed), map_(plan_),
+      model_(config_.model, plan_, layout_, buffers_, scaling_, map_, config.batch),
+      rows_(static_cast<int64_t>(config.batch) * config.model.context) {
+    for (int linear = 0; linear < plan_.linearCount(); ++linear) {
+        const LinearPlan& one = plan_.linears[static_cast<size_t>(linear)];
+        const bool codes = one.readsCodes(TensorRole::Weight);
+        parameters_.codeOffset.push_back(codes ? codeBytes_ : -1);
+        if (codes) codeBytes_ += static_cast<int64_t>(aligned(static_cast<size_t>(one.out * one.in)));
+    }
+    const std::vector<Arena::Part> parts = gradientParts(config.model, layout_);
+    gradientsShared_ = shareMemory && config.accumulation == 1 && !parts.empty();
+    if (gradientsShared_)
+        gradientOffset_ = buffers_.arena.placeOver(parts, static_cast<size_t>(layout_.size) * sizeof(float));
+}
+
+size_t StepProgram::weightBytes() const {
+    const size_t n = static_cast<size_t>(layout_.size);
+    const size_t compute = plan_.type == DType::F32 ? 0 : aligned(n * dtypeSize(plan_.type));
+    return aligned(n * sizeof(float)) + compute + static_cast<size_t>(codeBytes_);
+}
+
+size_t StepProgram::controlBytes() const {
+    const size_t partials = static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double);
+    return scaling_.bytes() + aligned(sizeof(StepParameters)) + aligned(sizeof(StepState)) + aligned(sizeof(double)) +
+           aligned(partials) + 2 * aligned(static_cast<size_t>(rows_) * sizeof(int32_t));
+}
+
+void StepProgram::bind(char* weights, char* moments, char* gradients, char* activations, char* control) {
+    const size_t n = static_cast<size_t>(layout_.size);
+    parameters_.masters = reinterpret_cast<float*>(weights);
+    const size_t copy = plan_.type == DType::F32 ? 0 : aligned(n * dtypeSize(plan_.type));
+    parameters_.compute = copy ? weights + aligned(n * sizeof(float)) : weights;
+    parameters_.codes = reinterpret_cast<uint8_t*>(weights + aligned(n * sizeof(float)) + copy);
+    parameters_.moment1 = reinterpret_cast<float*>(moments);
+    parameters_.moment2 = reinterpret_cast<float*>(moments + aligned(n * sizeof(float)));
+    parameters_.gradients = reinterpret_cast<float*>(gradientsShared_ ? activations + gradientOffset_ : gradients);
+    buffers_.base = activations;
+
+    scaling_.bind(control);
+    control += scaling_.bytes();
+    const auto take = [&control](size_t bytes) {
+        char* block = control;
+        control += aligned(bytes);
+        return static_cast<void*>(block);
+    };
+    stepParameters_ = static_cast<StepParameters*>(take(sizeof(StepParameters)));
+    state_ = static_cast<StepState*>(take(sizeof(StepState)));
+    evalSum_ = static_cast<double*>(take(sizeof(double)));
+    partials_ = static_cast<double*>(take(static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double)));
+    tokens_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
+    targets_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
+    model_.bind(parameters_, {tokens_, targets_, stepParameters_, state_, evalSum_});
+}
+
+void StepProgram::runEverything(Backend& backend) {
+    flags_ = next_ = PassFlags{};
+    flags_.dear = flags_.exponents = next_.dear = next_.exponents = true;
+    initialiseWeights(backend);
+    queueTrainPass(backend);
+    queueFinish(backend);
+    model_.evalPass(backend, rows_, true);
+}
+
+MemoryPlan StepProgram::memoryPlan(const Backend& backend, uint64_t corpusBytes) {
+    char* const anywhere = reinterpret_cast<char*>(4096);  // a planning run looks at sizes and at which pointers are null
+    bind(anywhere, anywhere, anywhere, anywhere, anywhere);
+    PlanningBackend planner(backend);
+    runEverything(planner);
+    map_ = EffectiveMap(plan_);
+    workspaceBytes_ = aligned(planner.largestWorkspace());
+
+    MemoryPlan plan;
+    plan.weights = weightBytes();
+    plan.moments = 2 * aligned(static_cast<size_t>(layout_.size) * sizeof(float));
+    plan.activations = buffers_.arena.size();
+    if (gradientsShared_) {
+        plan.note = "gradients lie over activations that backward has left";
+    } else {
+        plan.gradients = aligned(static_cast<size_t>(layout_.size) * sizeof(float));
+        plan.note = config_.accumulation > 1 ? "gradients have memory of their own: they add up over the micro-batches"
+                                             : "gradients have memory of their own";
+    }
+    plan.workspace = controlBytes() + workspaceBytes_;
+    const size_t staging = static_cast<size_t>(scaling_.slotCount()) * sizeof(TensorSlot) + 3 * static_cast<size_t>(rows_) * sizeof(int32_t);
+    plan.host = corpusBytes + staging;
+    return plan;
+}
+
+void StepProgram::allocate(Backend& backend) {
+    const MemoryPlan plan = memoryPlan(backend, 0);
+    weights_ = DeviceMemory(backend, plan.weights);
+    moments_ = DeviceMemory(backend, plan.moments);
+    gradients_ = DeviceMemory(backend, plan.gradients);
+    activations_ = DeviceMemory(backend, plan.activations);
+    control_ = DeviceMemory(backend, controlBytes());
+    workspace_ = DeviceMemory(backend, workspaceBytes_);
+    const auto bytes = [](const DeviceMemory& memory) { return static_cast<char*>(memory.data()); };
+    bind(bytes(weights_), bytes(moments_), bytes(gradients_), bytes(activations_), bytes(control_));
+    backend.bindWorkspace(workspace_.data(), workspaceBytes_);
+    StepState state;
+    if (config_.precision.mode == PrecisionMode::Fp16) state.lossScale = kFirstLossScale;
+    setState(backend, state);
+    scaling_.initialise(backend);
+    initialiseWeights(backend);
+}
+
+void StepProgram::initialiseWeights(Backend& backend) {
+    for (size_t i = 0; i < layout_.tensors.size(); ++i) {
+        const ParameterInfo& tensor = layout_.tensors[i];
+        if (tensor.std > 0) {
+            InitNormal init;
+            init.n = tensor.fileRows * tensor.cols;
+            init.out = parameters_.masters + tensor.offset;
+            init.std = tensor.std;
+            init.seed = config_.seed;
+            init.stream = i;
+            backend.run(init);
+        } else {
+            Fill fill;
+            fill.n = tensor.count();
+            fill.out = parameters_.masters + tensor.offset;
+            fill.value = tensor.value;
+            backend.run(fill);
+        }
+    }
+}
+
+void StepProgram::replay(Backend& backend, int key, void (StepProgram::*queue)(Backend&)) {
+    std::unique_ptr<Recording>& recording = recordings_[key];
+    if (!recording) recording = backend.record([this, &backend, queue] { (this->*queue)(backend); });
+    backend.replay(*recording);
+}
+
+void StepProgram::setParameters(Backend& backend, const StepParameters& parameters) {
+    backend.upload(stepParameters_, &parameters, sizeof(parameters));
+}
+
+void StepProgram::trainPass(Backend& backend, const PassFlags& flags, const int32_t* tokens, const int32_t* targets) {
+    backend.upload(tokens_, tokens, static_cast<size_t>(rows_) * sizeof(int32_t));
+    backend.upload(targets_, targets, static_cast<size_t>(rows_) * sizeof(int32_t));
+    flags_ = flags;
+    replay(backend, 1 + (flags.first ? 1 : 0) + (flags.dear ? 2 : 0) + (flags.exponents ? 4 : 0) + (flags.count ? 8 : 0),
+           &StepProgram::queueTrainPass);
+}
+
+void StepProgram::queueTrainPass(Backend& backend) {
+    if (flags_.first) {
+        StepBegin begin;
+        begin.parameters = stepParameters_;
+        begin.state = state_;
+        begin.slots = scaling_.slots() + scaling_.firstStepSlot();
+        begin.slotCount = scaling_.slotCount() - scaling_.firstStepSlot();
+        backend.run(begin);
+        model_.castWeights(backend, flags_);
+    }
+    model_.trainPass(backend, flags_);
+}
+
+void StepProgram::finishStep(Backend& backend, const PassFlags& next) {
+    next_ = next;
+    replay(backend, 64 + (next.dear ? 1 : 0) + (next.exponents ? 2 : 0) + (next.count ? 4 : 0), &StepProgram::queueFinish);
+}
+
+void StepProgram::queueFinish(Backend& backend) {
+    SumSquares squares;
+    squares.n = layout_.size;
+    squares.values = parameters_.gradients;
+    squares.partials = partials_;
+    backend.run(squares);
+    GradientControl control;
+    control.partialCount = (layout_.size + kSumBlock - 1) / kSumBlock;
+    control.partials = partials_;
+    control.state = state_;
+    control.parameters = stepParameters_;
+    control.clip = config_.optimizer.clip;
+    control.beta1 = config_.optimizer.beta1;
+    control.beta2 = config_.optimizer.beta2;
+    control.dynamicLossScale = config_.precision.mode == PrecisionMode::Fp16;
+    control.skipNonFinite = control.dynamicLossScale || config_.nonfinite != NonfinitePolicy::Continue;
+    control.growthInterval = kGrowthInterval;
+    backend.run(control);
+    scaling_.updateDelayed(backend, state_);
+    queueAdam(backend, next_, false);
+}
+
+void StepProgram::queueAdam(Backend& backend, const PassFlags& next, bool castOnly) {
+    std::vector<ParameterTensor> tensors;
+    tensors.reserve(layout_.tensors.size());
+    for (const ParameterInfo& info : layout_.tensors) {
+        ParameterTensor tensor{info.offset, info.rows, info.cols, info.decay, {}};
+        if (info.linear >= 0 && parameters_.codeOffset[static_cast<size_t>(info.linear)] >= 0)
+            tensor.cast = scaling_.weightCast(info.linear, parameters_.codes + parameters_.codeOffset[static_cast<size_t>(info.linear)],
+                                              next.dear, next.exponents, next.count);
+        tensors.push_back(tensor);
+    }
+    AdamW adam;
+    adam.n = layout_.size;
+    adam.tensorCount = static_cast<int>(tensors.size());
+    adam.tensors = tensors.data();
+    adam.masters = parameters_.masters;
+    adam.moment1 = parameters_.moment1;
+    adam.moment2 = parameters_.moment2;
+    adam.gradients = parameters_.gradients;
+    if (plan_.type != DType::F32) {
+        adam.compute = parameters_.compute;
+        adam.computeType = plan_.type;
+    }
+    adam.state = state_;
+    adam.parameters = stepParameters_;
+    adam.beta1 = config_.optimizer.beta1;
+    adam.beta2 = config_.optimizer.beta2;
+    adam.epsilon = config_.optimizer.epsilon;
+    adam.weightDecay = config_.optimizer.weightDecay;
+    adam.castOnly = castOnly;
+    backend.run(adam);
+}
+
+void StepProgram::refreshWeights(Backend& backend, const PassFlags& next) { queueAdam(backend, next, true); }
+
+void StepProgram::castWeights(Backend& backend) {
+    PassFlags flags;
+    flags.training = false;
+    flags.count = false;
+    model_.castWeights(backend, flags);
+}
+
+void StepProgram::evalPass(Backend& backend, const int32_t* tokens, const int32_t* targets, int64_t rows, bool clear) {
+    backend.upload(tokens_, tokens, static_cast<size_t>(rows_) * sizeof(int32_t));
+    backend.upload(targets_, targets, static_cast<size_t>(rows_) * sizeof(int32_t));
+    model_.evalPass(backend, rows, clear);
+}
+
+double StepProgram::evalSum(Backend& backend) const {
+    double sum = 0;
+    backend.download(&sum, evalSum_, sizeof(sum));
+    return sum;
+}
+
+StepState StepProgram::state(Backend& backend) const {
+    StepState state;
+    backend.download(&state, state_, sizeof(state));
+    return state;
+}
+
+void StepProgram::setState(Backend& backend, const StepState& state) { backend.upload(state_, &state, sizeof(state)); }
+
+std::vector<TensorSlot> StepProgram::slots(Backend& backend) const {
+    std::vector<TensorSlot> slots(static_cast<size_t>(scaling_.slotCount()));
+    backend.download(slots.data(), scaling_.slots(), slots.size() * sizeof(TensorSlot));
+    return slots;
+}
+
+}  // namespace mantissa::engine

@@ -1,0 +1,94 @@
+// Everything that a training step runs on a device: memory plan, its arrays, and the recorded sequences of ops.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/model/gpt_buffers.h"
+#include "engine/model/gpt_model.h"
+#include "engine/model/linear.h"
+#include "engine/model/scaling_state.h"
+#include "engine/plan/device_memory.h"
+#include "engine/plan/parameter_layout.h"
+#include "engine/plan/precision_plan.h"
+#include "engine/trainer.h"
+#include "kernels/backend.h"
+
+namespace mantissa::engine {
+
+/// Sizes first (no memory), then allocate(), then the passes. Thread: the trainer's.
+class StepProgram {
+  public:
+    /// shareMemory false: every activation has memory of its own (a test compares the bits). Throws InvalidConfig.
+    explicit StepProgram(const TrainerConfig& config, bool shareMemory = true);
+    StepProgram(const StepProgram&) = delete;
+    StepProgram& operator=(const StepProgram&) = delete;
+
+    /// The ledger on this device, host memory apart from `corpusBytes` included. Allocates nothing.
+    MemoryPlan memoryPlan(const kernels::Backend& backend, uint64_t corpusBytes);
+    /// Memory by plan, weights from the seed, fresh FP8 state, copies and codes of the weights.
+    void allocate(kernels::Backend& backend);
+
+    /// One micro-batch. tokens, targets: (batch * context) host, copied before return. flags.first also begins the step.
+    void trainPass(kernels::Backend& backend, const PassFlags& flags, const int32_t* tokens, const int32_t* targets);
+    void setParameters(kernels::Backend& backend, const kernels::StepParameters& parameters);
+    /// Gradient norm, control, scales, AdamW. The casts of the weights belong to the next step: `next` says whether that is probed.
+    void finishStep(kernels::Backend& backend, const PassFlags& next);
+    void evalPass(kernels::Backend& backend, const int32_t* tokens, const int32_t* targets, int64_t rows, bool clear);
+    void castWeights(kernels::Backend& backend);  ///< before evalPass: codes of weights under the current recipe
+    double evalSum(kernels::Backend& backend) const;
+    /// Compute copy, codes and slots of the weights from the masters as they are.
+    void refreshWeights(kernels::Backend& backend, const PassFlags& next);
+
+    kernels::StepState state(kernels::Backend& backend) const;
+    void setState(kernels::Backend& backend, const kernels::StepState& state);
+    std::vector<kernels::TensorSlot> slots(kernels::Backend& backend) const;
+
+    const PrecisionPlan& precision() const { return plan_; }
+    const ParameterLayout& layout() const { return layout_; }
+    const ParameterMemory& parameters() const { return parameters_; }
+    ScalingState& scaling() { return scaling_; }
+    const ScalingState& scaling() const { return scaling_; }
+    const EffectiveMap& effective() const { return map_; }
+    const GptBuffers& buffers() const { return buffers_; }
+    int64_t rows() const { return rows_; }
+
+  private:
+    struct Control;  // small arrays of the step, in one block
+    void bind(char* weights, char* moments, char* gradients, char* activations, char* control);
+    void runEverything(kernels::Backend& backend);
+    void queueTrainPass(kernels::Backend& backend);
+    void queueFinish(kernels::Backend& backend);
+    void queueAdam(kernels::Backend& backend, const PassFlags& next, bool castOnly);
+    void initialiseWeights(kernels::Backend& backend);
+    void replay(kernels::Backend& backend, int key, void (StepProgram::*queue)(kernels::Backend&));
+    size_t weightBytes() const;
+    size_t controlBytes() const;
+
+    TrainerConfig config_;
+    PrecisionPlan plan_;
+    ParameterLayout layout_;
+    GptBuffers buffers_;
+    ScalingState scaling_;
+    EffectiveMap map_;
+    GptModel model_;
+    int64_t rows_ = 0;
+    bool gradientsShared_ = false;
+    size_t gradientOffset_ = 0;  ///< in the arena, when shared
+    int64_t codeBytes_ = 0;
+    ParameterMemory parameters_;
+
+    kernels::StepParameters* stepParameters_ = nullptr;
+    kernels::StepState* state_ = nullptr;
+    double *evalSum_ = nullptr, *partials_ = nullptr;
+    int32_t *tokens_ = nullptr, *targets_ = nullptr;
+
+    size_t workspaceBytes_ = 0;
+    DeviceMemory weights_, moments_, gradients_, activations_, control_, workspace_;
+    PassFlags flags_, next_;  ///< of the pass being queued; recordings read them
+    std::map<int, std::unique_ptr<kernels::Recording>> recordings_;
+};
+
+}  // namespace mantissa::engine

@@ -1,0 +1,101 @@
+#include "engine/trainer.h"
+
+#include <fmt/format.h>
+
+#include "engine/plan/parameter_layout.h"
+#include "engine/thread_pool.h"
+#include "engine/trainer_core.h"
+#include "kernels/error.h"
+
+namespace mantissa::engine {
+
+namespace {
+
+/// Says how many threads there will be, for planning; runs nothing of its own.
+class CountedExecutor final : public kernels::Executor {
+  public:
+    explicit CountedExecutor(int threads) : threads_(threads) {}
+    int threadCount() const override { return threads_; }
+    void run(int64_t tiles, kernels::FunctionRef<void(int64_t, int)> body) override {
+        for (int64_t tile = 0; tile < tiles; ++tile) body(tile, 0);
+    }
+
+  private:
+    int threads_;
+};
+
+/// Throws DeviceUnavailable or InvalidConfig unless the choice means the CPU.
+void requireCpu(const DeviceChoice& choice) {
+    if (choice.device == "auto" || choice.device == "cpu") return;
+    if (choice.device == "cuda" || choice.device.rfind("cuda:", 0) == 0) {
+        const std::vector<kernels::DeviceInfo> devices = kernels::probeCuda();
+        const std::string reason = !devices.empty() && !devices.front().usable ? devices.front().reason
+                                                                               : "this build trains on the CPU only";
+        throw Error(ErrorCode::DeviceUnavailable, fmt::format("device {}: {}", choice.device, reason));
+    }
+    throw Error(ErrorCode::InvalidConfig,
+                fmt::format("device: \"{}\" is not a device; allowed: auto, cpu, cuda, cuda:N", choice.device));
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+    Impl(const TrainerConfig& config, const DeviceChoice& choice, std::shared_ptr<const TokenSource> data)
+        : pool(choice.threads), backend(kernels::createCpuBackend(pool, choice.isa)), core(config, *backend, std::move(data)) {}
+    ThreadPool pool;
+    std::unique_ptr<kernels::Backend> backend;
+    TrainerCore core;
+};
+
+MemoryPlan Trainer::plan(const TrainerConfig& config, const DeviceChoice& device, uint64_t corpusBytes) {
+    requireCpu(device);
+    CountedExecutor executor(device.threads > 0 ? device.threads : ThreadPool::usableProcessors());
+    const auto backend = kernels::createCpuBackend(executor, device.isa);
+    return StepProgram(config).memoryPlan(*backend, corpusBytes);
+}
+
+int64_t Trainer::parameterCount(const ModelConfig& model) { return makeParameterLayout(model).trueCount; }
+
+double Trainer::flopsPerToken(const ModelConfig& model) {
+    const double l = model.layers, c = model.width, f = model.ffn, v = model.vocabulary, t = model.context;
+    return 6 * (l * (4 * c * c + 2 * c * f) + v * c) + 6 * l * c * t;
+}
+
+Trainer::Trainer(const TrainerConfig& config, const DeviceChoice& device, std::shared_ptr<const TokenSource> data) {
+    requireCpu(device);
+    impl_ = std::make_unique<Impl>(config, device, std::move(data));
+}
+
+Trainer::~Trainer() = default;
+
+StepMetrics Trainer::step() {
+    StepMetrics metrics = impl_->core.step();
+    impl_->pool.stepBoundary();
+    return metrics;
+}
+
+EvalResult Trainer::evaluate() { return impl_->core.evaluate(); }
+int64_t Trainer::stepIndex() const { return impl_->core.progress().step; }
+int64_t Trainer::tokensSeen() const { return impl_->core.progress().tokens; }
+const TrainerConfig& Trainer::config() const { return impl_->core.config(); }
+const MemoryPlan& Trainer::memoryPlan() const { return impl_->core.memoryPlan(); }
+const std::vector<CatalogueEntry>& Trainer::catalogue() const { return impl_->core.catalogue(); }
+std::vector<EffectivePrecision> Trainer::effectivePrecision() const {
+    return impl_->core.program().effective().rows(impl_->core.program().precision());
+}
+WindowState Trainer::window(int tensor) const { return impl_->core.window(tensor); }
+std::string Trainer::deviceId() const { return impl_->backend->info().id; }
+std::string Trainer::deviceName() const { return impl_->backend->info().name; }
+std::string Trainer::determinismClass() const { return impl_->backend->info().determinismClass; }
+std::string Trainer::isa() const { return impl_->backend->info().isa; }
+int Trainer::threads() const { return impl_->pool.threadCount(); }
+void Trainer::setLearningRateFactor(double factor) { impl_->core.setLearningRateFactor(factor); }
+void Trainer::setProbes(const ProbeConfig& probes) { impl_->core.setProbes(probes); }
+void Trainer::saveCheckpoint(const std::string& directory) const { impl_->core.save(directory); }
+LoadNote Trainer::loadCheckpoint(const std::string& directory, bool allowOtherClass) {
+    return impl_->core.load(directory, allowOtherClass);
+}
+uint64_t Trainer::stateHash() const { return impl_->core.stateHash(); }
+std::vector<float> Trainer::weight(const std::string& name) const { return impl_->core.weight(name); }
+
+}  // namespace mantissa::engine

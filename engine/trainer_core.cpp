@@ -1,0 +1,235 @@
+#include "engine/trainer_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/schedule.h"
+#include "kernels/error.h"
+
+namespace mantissa::engine {
+
+using namespace kernels;
+
+namespace {
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void refuseIfTooLarge(const MemoryPlan& plan, const DeviceInfo& device) {
+    if (device.memoryFree == 0 || plan.total() <= device.memoryFree) return;
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    throw Error(ErrorCode::OutOfMemory,
+                fmt::format("Not started: the plan needs {:.2f} GiB, {:.2f} GiB of memory are free on {}; lower train.batch (activations "
+                            "take {:.2f} GiB), model.context, model.layers or model.width",
+                            plan.total() / gib, device.memoryFree / gib, device.id, plan.activations / gib));
+}
+
+}  // namespace
+
+TensorNumerics tensorNumerics(const TensorSlot& slot, bool dear, bool exponents) {
+    TensorNumerics n;
+    const CastCounters& c = slot.counters;
+    n.amax = slot.amax;
+    n.scale = slot.scaleUsed;
+    const uint64_t counters[8] = {c.elements, c.zeros, c.underflow, c.subnormal, c.overRange, c.clipped, c.inf, c.nan};
+    std::copy(std::begin(counters), std::end(counters), n.counters);
+    n.dear = dear;
+    if (!dear) return n;
+    const double finite = static_cast<double>(c.elements - c.inf - c.nan);
+    const DearStats& d = slot.dear;
+    n.minNonZero = d.minNonZero;
+    n.mse = finite > 0 ? static_cast<float>(d.sumSquaredError / finite) : 0;
+    n.sqnrDb = static_cast<float>(10 * std::log10(d.sumSquares / d.sumSquaredError));
+    n.kurtosis = static_cast<float>(finite * d.sumFourth / (d.sumSquares * d.sumSquares));
+    if (exponents)
+        for (uint64_t count : d.exponents)
+            n.exponents.push_back(static_cast<uint32_t>(std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max())));
+    return n;
+}
+
+TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::shared_ptr<const TokenSource> data, bool shareMemory)
+    : config_(config), backend_(backend), data_(std::move(data)), program_(config, shareMemory) {
+    checkConfig();
+    memory_ = program_.memoryPlan(backend_, data_->bytesInMemory());
+    MemoryPlan wanted = memory_;
+    wanted.host -= data_->bytesInMemory();  // the corpus is there already
+    refuseIfTooLarge(wanted, backend_.info());
+    catalogue_ = program_.precision().catalogue(program_.rows());
+    catalogueSlots_ = program_.precision().catalogueSlots();
+    window_.resize(static_cast<size_t>(config_.model.context) + 1);
+    tokens_.resize(static_cast<size_t>(program_.rows()));
+    targets_.resize(static_cast<size_t>(program_.rows()));
+    program_.allocate(backend_);
+    program_.refreshWeights(backend_, passFlags(1));
+    weightSlots_ = program_.slots(backend_);
+}
+
+void TrainerCore::checkConfig() const {
+    const auto atLeast = [](const char* name, int64_t value, int64_t least) {
+        if (value < least)
+            throw Error(ErrorCode::InvalidConfig, fmt::format("train.{}: {}; allowed: {} and more", name, value, least));
+    };
+    atLeast("batch", config_.batch, 1);
+    atLeast("accumulation", config_.accumulation, 1);
+    atLeast("steps", config_.steps, 1);
+    if (data_->vocabulary() > config_.model.vocabulary)
+        throw Error(ErrorCode::InvalidConfig, fmt::format("model.vocabulary: {} is less than the {} token ids of the data",
+                                                          config_.model.vocabulary, data_->vocabulary()));
+}
+
+PassFlags TrainerCore::passFlags(int64_t step) const {
+    PassFlags flags;
+    flags.step = static_cast<uint64_t>(step);
+    flags.count = config_.probes.counters;
+    flags.dear = config_.probes.counters && config_.probes.every > 0 && step % config_.probes.every == 0;
+    flags.exponents = flags.dear && config_.probes.histograms > 0 && step % config_.probes.histograms == 0;
+    return flags;
+}
+
+void TrainerCore::readWindows(int64_t first, bool validation, int64_t count) {
+    const int64_t context = config_.model.context;
+    for (int64_t i = 0; i < config_.batch; ++i) {
+        const int64_t index = first + std::min(i, count - 1);
+        if (validation)
+            data_->validationWindow(index, window_.data());
+        else
+            data_->trainWindow(index, window_.data());
+        std::copy_n(window_.data(), context, tokens_.data() + i * context);
+        std::copy_n(window_.data() + 1, context, targets_.data() + i * context);
+    }
+}
+
+StepMetrics TrainerCore::step() {
+    const auto start = std::chrono::steady_clock::now();
+    const int64_t step = progress_.step + 1;
+    StepMetrics metrics;
+    metrics.step = step;
+    metrics.tokens = program_.rows() * config_.accumulation;
+    metrics.learningRate = scheduledRate(config_.schedule, config_.optimizer.learningRate, step, config_.steps) * progress_.learningRateFactor;
+    StepParameters parameters;
+    parameters.learningRate = static_cast<float>(metrics.learningRate);
+    parameters.tokens = static_cast<uint32_t>(metrics.tokens);
+    parameters.step = static_cast<uint64_t>(step);
+    parameters.seed = config_.seed;
+    program_.setParameters(backend_, parameters);
+    PassFlags flags = passFlags(step);
+    for (flags.micro = 0; flags.micro < config_.accumulation; ++flags.micro) {
+        readWindows(progress_.windows + static_cast<int64_t>(flags.micro) * config_.batch, false, config_.batch);
+        flags.first = flags.micro == 0;
+        program_.trainPass(backend_, flags, tokens_.data(), targets_.data());
+    }
+    const float lossScale = config_.precision.mode == PrecisionMode::Fp16 ? program_.state(backend_).lossScale : 1.0f;
+    program_.finishStep(backend_, passFlags(step + 1));
+
+    const StepState state = program_.state(backend_);
+    std::vector<TensorSlot> slots = program_.slots(backend_);
+    metrics.numerics = record(flags, slots);
+    weightSlots_ = std::move(slots);
+    progress_.step = step;
+    progress_.tokens += metrics.tokens;
+    progress_.windows += static_cast<int64_t>(config_.batch) * config_.accumulation;
+
+    metrics.loss = state.lossSum / static_cast<double>(metrics.tokens);
+    if (!std::isfinite(metrics.loss)) metrics.loss = std::numeric_limits<double>::quiet_NaN();
+    metrics.gradientNorm = state.gradientNorm;
+    metrics.lossScale = lossScale;
+    metrics.applied = state.applied != 0;
+    // An overflow that the FP16 loss scale answers by halving is no failure of the run.
+    metrics.finite = std::isfinite(state.lossSum) && (std::isfinite(state.gradientNorm) || lossScale > 1);
+    const PhaseTimes times = backend_.takePhaseTimes();
+    std::copy(std::begin(times.seconds), std::end(times.seconds), metrics.phaseSeconds);
+    metrics.seconds = secondsSince(start);
+    return metrics;
+}
+
+std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags, const std::vector<TensorSlot>& slots) const {
+    const PrecisionPlan& plan = program_.precision();
+    auto record = std::make_shared<NumericsRecord>();
+    record->step = static_cast<int64_t>(flags.step);
+    record->probed = flags.dear;
+    record->tensors.reserve(catalogueSlots_.size());
+    for (int slot : catalogueSlots_) {
+        const RecipeKind recipe = plan.tensorRecipe(slot);
+        if (recipe == RecipeKind::Bf16) {
+            record->tensors.emplace_back();
+            continue;
+        }
+        const bool weight = plan.roleOfSlot(slot) == TensorRole::Weight;
+        // Weights: AdamW cast them at the end of the step before; under the current recipe at the start of this one.
+        const TensorSlot& source = !weight ? slots[static_cast<size_t>(slot)]
+                                   : recipe == RecipeKind::Current
+                                       ? slots[static_cast<size_t>(plan.tensorCount() + plan.linearOfSlot(slot))]
+                                       : weightSlots_[static_cast<size_t>(slot)];
+        record->tensors.push_back(tensorNumerics(source, flags.dear, flags.exponents));
+    }
+    return record;
+}
+
+EvalResult TrainerCore::evaluate() {
+    const auto start = std::chrono::steady_clock::now();
+    const int64_t windows = std::min<int64_t>(data_->validationWindows(), static_cast<int64_t>(config_.evalBatches) * config_.batch);
+    EvalResult result;
+    program_.castWeights(backend_);
+    for (int64_t first = 0; first < windows; first += config_.batch) {
+        const int64_t count = std::min<int64_t>(config_.batch, windows - first);
+        readWindows(first, true, count);
+        program_.evalPass(backend_, tokens_.data(), targets_.data(), count * config_.model.context, first == 0);
+        result.tokens += count * config_.model.context;
+    }
+    result.loss = result.tokens > 0 ? program_.evalSum(backend_) / static_cast<double>(result.tokens)
+                                    : std::numeric_limits<double>::quiet_NaN();
+    backend_.takePhaseTimes();
+    result.seconds = secondsSince(start);
+    return result;
+}
+
+void TrainerCore::setProbes(const ProbeConfig& probes) {
+    config_.probes = probes;
+    // The codes of the next step's weights are there already; their statistics are taken again as the new probes want them.
+    program_.refreshWeights(backend_, passFlags(progress_.step + 1));
+    weightSlots_ = program_.slots(backend_);
+}
+
+WindowState TrainerCore::window(int tensor) const {
+    const ScalingState& scaling = program_.scaling();
+    const int slot = catalogueSlots_.at(static_cast<size_t>(tensor));
+    ScaleEntry entry;
+    backend_.download(&entry, scaling.table() + slot, sizeof(entry));
+    const ScalingTensor& description = scaling.descriptions()[static_cast<size_t>(slot)];
+    WindowState window{entry.scale, entry.scaleInv, entry.updates, entry.lastChange, {}};
+    window.history.resize(static_cast<size_t>(description.historyLength));
+    if (!window.history.empty())
+        backend_.download(window.history.data(), scaling.history() + description.historyOffset,
+                          window.history.size() * sizeof(float));
+    return window;
+}
+
+uint64_t TrainerCore::stateHash() const { return checkpoint::hashState(*this); }
+
+std::vector<float> TrainerCore::weight(const std::string& name) const {
+    for (const ParameterInfo& tensor : program_.layout().tensors) {
+        if (tensor.name != name) continue;
+        std::vector<float> values(static_cast<size_t>(tensor.fileRows * tensor.cols));
+        backend_.download(values.data(), program_.parameters().masters + tensor.offset, values.size() * sizeof(float));
+        return values;
+    }
+    throw Error(ErrorCode::InvalidConfig, "weight: there is no tensor " + name);
+}
+
+void TrainerCore::save(const std::string& directory) const { checkpoint::save(*this, directory); }
+
+LoadNote TrainerCore::load(const std::string& directory, bool allowOtherClass) {
+    checkpoint::Loaded loaded = checkpoint::load(*this, directory, allowOtherClass);
+    progress_ = loaded.progress;
+    program_.refreshWeights(backend_, passFlags(progress_.step + 1));
+    weightSlots_ = program_.slots(backend_);
+    return loaded.note;
+}
+
+}  // namespace mantissa::engine

@@ -1,0 +1,67 @@
+// The training loop's state on one backend: what Trainer is made of, and what tests run on backends of their own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/model/step_program.h"
+#include "engine/trainer.h"
+#include "kernels/backend.h"
+
+namespace mantissa::engine {
+
+/// Thread: the one that made the backend; the backend must outlive it.
+class TrainerCore {
+  public:
+    /// Throws OutOfMemory before allocating when the plan does not fit in the device's free memory, InvalidConfig.
+    TrainerCore(const TrainerConfig& config, kernels::Backend& backend, std::shared_ptr<const TokenSource> data,
+                bool shareMemory = true);
+
+    StepMetrics step();
+    EvalResult evaluate();
+    void setLearningRateFactor(double factor) { progress_.learningRateFactor = factor; }
+    void setProbes(const ProbeConfig& probes);
+
+    WindowState window(int tensor) const;
+    uint64_t stateHash() const;
+    std::vector<float> weight(const std::string& name) const;
+
+    void save(const std::string& directory) const;
+    LoadNote load(const std::string& directory, bool allowOtherClass);
+
+    /// Where training is; the host's part of the checkpoint.
+    struct Progress {
+        int64_t step = 0, tokens = 0, windows = 0;  ///< finished steps, tokens seen, training windows read
+        double learningRateFactor = 1;
+    };
+    const Progress& progress() const { return progress_; }
+    const TrainerConfig& config() const { return config_; }
+    const MemoryPlan& memoryPlan() const { return memory_; }
+    const std::vector<CatalogueEntry>& catalogue() const { return catalogue_; }
+    const StepProgram& program() const { return program_; }
+    StepProgram& program() { return program_; }
+    kernels::Backend& backend() const { return backend_; }
+
+  private:
+    PassFlags passFlags(int64_t step) const;
+    void readWindows(int64_t first, bool validation, int64_t count);
+    std::shared_ptr<const NumericsRecord> record(const PassFlags& flags, const std::vector<kernels::TensorSlot>& slots) const;
+    void checkConfig() const;
+
+    TrainerConfig config_;
+    kernels::Backend& backend_;
+    std::shared_ptr<const TokenSource> data_;
+    StepProgram program_;
+    MemoryPlan memory_;
+    std::vector<CatalogueEntry> catalogue_;
+    std::vector<int> catalogueSlots_;
+    Progress progress_;
+    std::vector<int32_t> window_, tokens_, targets_;
+    std::vector<kernels::TensorSlot> weightSlots_;  ///< casts of the weights that the next step uses
+};
+
+/// Numbers of one tensor as shown: what the counters and sums of a slot mean.
+TensorNumerics tensorNumerics(const kernels::TensorSlot& slot, bool dear, bool exponents);
+
+}  // namespace mantissa::engine
