@@ -29,8 +29,8 @@ void requireCpu(const DeviceChoice& choice) {
     if (choice.device == "auto" || choice.device == "cpu") return;
     if (choice.device == "cuda" || choice.device.rfind("cuda:", 0) == 0) {
         const std::vector<kernels::DeviceInfo> devices = kernels::probeCuda();
-        const std::string reason = !devices.empty() && !devices.front().usable ? devices.front().reason
-                                                                               : "this build trains on the CPU only";
+        const std::string reason =
+            !devices.empty() && !devices.front().usable ? devices.front().reason : "this build trains on the CPU only";
         throw Error(ErrorCode::DeviceUnavailable, fmt::format("device {}: {}", choice.device, reason));
     }
     throw Error(ErrorCode::InvalidConfig,
@@ -41,7 +41,9 @@ void requireCpu(const DeviceChoice& choice) {
 
 struct Trainer::Impl {
     Impl(const TrainerConfig& config, const DeviceChoice& choice, std::shared_ptr<const TokenSource> data)
-        : pool(choice.threads), backend(kernels::createCpuBackend(pool, choice.isa)), core(config, *backend, std::move(data)) {}
+        : pool(choice.threads),
+          backend(kernels::createCpuBackend(pool, choice.isa)),
+          core(config, *backend, std::move(data)) {}
     ThreadPool pool;
     std::unique_ptr<kernels::Backend> backend;
     TrainerCore core;
@@ -54,7 +56,9 @@ MemoryPlan Trainer::plan(const TrainerConfig& config, const DeviceChoice& device
     return StepProgram(config).memoryPlan(*backend, corpusBytes);
 }
 
-int64_t Trainer::parameterCount(const ModelConfig& model) { return makeParameterLayout(model).trueCount; }
+int64_t Trainer::parameterCount(const ModelConfig& model) {
+    return makeParameterLayout(model).trueCount;
+}
 
 double Trainer::flopsPerToken(const ModelConfig& model) {
     const double l = model.layers, c = model.width, f = model.ffn, v = model.vocabulary, t = model.context;
@@ -74,28 +78,62 @@ StepMetrics Trainer::step() {
     return metrics;
 }
 
-EvalResult Trainer::evaluate() { return impl_->core.evaluate(); }
-int64_t Trainer::stepIndex() const { return impl_->core.progress().step; }
-int64_t Trainer::tokensSeen() const { return impl_->core.progress().tokens; }
-const TrainerConfig& Trainer::config() const { return impl_->core.config(); }
-const MemoryPlan& Trainer::memoryPlan() const { return impl_->core.memoryPlan(); }
-const std::vector<CatalogueEntry>& Trainer::catalogue() const { return impl_->core.catalogue(); }
+EvalResult Trainer::evaluate() {
+    return impl_->core.evaluate();
+}
+int64_t Trainer::stepIndex() const {
+    return impl_->core.progress().step;
+}
+int64_t Trainer::tokensSeen() const {
+    return impl_->core.progress().tokens;
+}
+const TrainerConfig& Trainer::config() const {
+    return impl_->core.config();
+}
+const MemoryPlan& Trainer::memoryPlan() const {
+    return impl_->core.memoryPlan();
+}
+const std::vector<CatalogueEntry>& Trainer::catalogue() const {
+    return impl_->core.catalogue();
+}
 std::vector<EffectivePrecision> Trainer::effectivePrecision() const {
     return impl_->core.program().effective().rows(impl_->core.program().precision());
 }
-WindowState Trainer::window(int tensor) const { return impl_->core.window(tensor); }
-std::string Trainer::deviceId() const { return impl_->backend->info().id; }
-std::string Trainer::deviceName() const { return impl_->backend->info().name; }
-std::string Trainer::determinismClass() const { return impl_->backend->info().determinismClass; }
-std::string Trainer::isa() const { return impl_->backend->info().isa; }
-int Trainer::threads() const { return impl_->pool.threadCount(); }
-void Trainer::setLearningRateFactor(double factor) { impl_->core.setLearningRateFactor(factor); }
-void Trainer::setProbes(const ProbeConfig& probes) { impl_->core.setProbes(probes); }
-void Trainer::saveCheckpoint(const std::string& directory) const { impl_->core.save(directory); }
+WindowState Trainer::window(int tensor) const {
+    return impl_->core.window(tensor);
+}
+std::string Trainer::deviceId() const {
+    return impl_->backend->info().id;
+}
+std::string Trainer::deviceName() const {
+    return impl_->backend->info().name;
+}
+std::string Trainer::determinismClass() const {
+    return impl_->backend->info().determinismClass;
+}
+std::string Trainer::isa() const {
+    return impl_->backend->info().isa;
+}
+int Trainer::threads() const {
+    return impl_->pool.threadCount();
+}
+void Trainer::setLearningRateFactor(double factor) {
+    impl_->core.setLearningRateFactor(factor);
+}
+void Trainer::setProbes(const ProbeConfig& probes) {
+    impl_->core.setProbes(probes);
+}
+void Trainer::saveCheckpoint(const std::string& directory) const {
+    impl_->core.save(directory);
+}
 LoadNote Trainer::loadCheckpoint(const std::string& directory, bool allowOtherClass) {
     return impl_->core.load(directory, allowOtherClass);
 }
-uint64_t Trainer::stateHash() const { return impl_->core.stateHash(); }
-std::vector<float> Trainer::weight(const std::string& name) const { return impl_->core.weight(name); }
+uint64_t Trainer::stateHash() const {
+    return impl_->core.stateHash();
+}
+std::vector<float> Trainer::weight(const std::string& name) const {
+    return impl_->core.weight(name);
+}
 
 }  // namespace mantissa::engine

@@ -25,7 +25,8 @@ void refuseIfTooLarge(const MemoryPlan& plan, const DeviceInfo& device) {
     if (device.memoryFree == 0 || plan.total() <= device.memoryFree) return;
     const double gib = 1024.0 * 1024.0 * 1024.0;
     throw Error(ErrorCode::OutOfMemory,
-                fmt::format("Not started: the plan needs {:.2f} GiB, {:.2f} GiB of memory are free on {}; lower train.batch (activations "
+                fmt::format("Not started: the plan needs {:.2f} GiB, {:.2f} GiB of memory are free on {}; lower "
+                            "train.batch (activations "
                             "take {:.2f} GiB), model.context, model.layers or model.width",
                             plan.total() / gib, device.memoryFree / gib, device.id, plan.activations / gib));
 }
@@ -49,11 +50,13 @@ TensorNumerics tensorNumerics(const TensorSlot& slot, bool dear, bool exponents)
     n.kurtosis = static_cast<float>(finite * d.sumFourth / (d.sumSquares * d.sumSquares));
     if (exponents)
         for (uint64_t count : d.exponents)
-            n.exponents.push_back(static_cast<uint32_t>(std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max())));
+            n.exponents.push_back(
+                static_cast<uint32_t>(std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max())));
     return n;
 }
 
-TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::shared_ptr<const TokenSource> data, bool shareMemory)
+TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::shared_ptr<const TokenSource> data,
+                         bool shareMemory)
     : config_(config), backend_(backend), data_(std::move(data)), program_(config, shareMemory) {
     checkConfig();
     memory_ = program_.memoryPlan(backend_, data_->bytesInMemory());
@@ -73,14 +76,16 @@ TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::sha
 void TrainerCore::checkConfig() const {
     const auto atLeast = [](const char* name, int64_t value, int64_t least) {
         if (value < least)
-            throw Error(ErrorCode::InvalidConfig, fmt::format("train.{}: {}; allowed: {} and more", name, value, least));
+            throw Error(ErrorCode::InvalidConfig,
+                        fmt::format("train.{}: {}; allowed: {} and more", name, value, least));
     };
     atLeast("batch", config_.batch, 1);
     atLeast("accumulation", config_.accumulation, 1);
     atLeast("steps", config_.steps, 1);
     if (data_->vocabulary() > config_.model.vocabulary)
-        throw Error(ErrorCode::InvalidConfig, fmt::format("model.vocabulary: {} is less than the {} token ids of the data",
-                                                          config_.model.vocabulary, data_->vocabulary()));
+        throw Error(ErrorCode::InvalidConfig,
+                    fmt::format("model.vocabulary: {} is less than the {} token ids of the data",
+                                config_.model.vocabulary, data_->vocabulary()));
 }
 
 PassFlags TrainerCore::passFlags(int64_t step) const {
@@ -111,7 +116,8 @@ StepMetrics TrainerCore::step() {
     StepMetrics metrics;
     metrics.step = step;
     metrics.tokens = program_.rows() * config_.accumulation;
-    metrics.learningRate = scheduledRate(config_.schedule, config_.optimizer.learningRate, step, config_.steps) * progress_.learningRateFactor;
+    metrics.learningRate = scheduledRate(config_.schedule, config_.optimizer.learningRate, step, config_.steps) *
+                           progress_.learningRateFactor;
     StepParameters parameters;
     parameters.learningRate = static_cast<float>(metrics.learningRate);
     parameters.tokens = static_cast<uint32_t>(metrics.tokens);
@@ -148,7 +154,8 @@ StepMetrics TrainerCore::step() {
     return metrics;
 }
 
-std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags, const std::vector<TensorSlot>& slots) const {
+std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags,
+                                                          const std::vector<TensorSlot>& slots) const {
     const PrecisionPlan& plan = program_.precision();
     auto record = std::make_shared<NumericsRecord>();
     record->step = static_cast<int64_t>(flags.step);
@@ -173,7 +180,8 @@ std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags
 
 EvalResult TrainerCore::evaluate() {
     const auto start = std::chrono::steady_clock::now();
-    const int64_t windows = std::min<int64_t>(data_->validationWindows(), static_cast<int64_t>(config_.evalBatches) * config_.batch);
+    const int64_t windows =
+        std::min<int64_t>(data_->validationWindows(), static_cast<int64_t>(config_.evalBatches) * config_.batch);
     EvalResult result;
     program_.castWeights(backend_);
     for (int64_t first = 0; first < windows; first += config_.batch) {
@@ -191,7 +199,8 @@ EvalResult TrainerCore::evaluate() {
 
 void TrainerCore::setProbes(const ProbeConfig& probes) {
     config_.probes = probes;
-    // The codes of the next step's weights are there already; their statistics are taken again as the new probes want them.
+    // The codes of the next step's weights are there already; their statistics are taken again as the new probes want
+    // them.
     program_.refreshWeights(backend_, passFlags(progress_.step + 1));
     weightSlots_ = program_.slots(backend_);
 }
@@ -210,7 +219,9 @@ WindowState TrainerCore::window(int tensor) const {
     return window;
 }
 
-uint64_t TrainerCore::stateHash() const { return checkpoint::hashState(*this); }
+uint64_t TrainerCore::stateHash() const {
+    return checkpoint::hashState(*this);
+}
 
 std::vector<float> TrainerCore::weight(const std::string& name) const {
     for (const ParameterInfo& tensor : program_.layout().tensors) {
@@ -222,7 +233,9 @@ std::vector<float> TrainerCore::weight(const std::string& name) const {
     throw Error(ErrorCode::InvalidConfig, "weight: there is no tensor " + name);
 }
 
-void TrainerCore::save(const std::string& directory) const { checkpoint::save(*this, directory); }
+void TrainerCore::save(const std::string& directory) const {
+    checkpoint::save(*this, directory);
+}
 
 LoadNote TrainerCore::load(const std::string& directory, bool allowOtherClass) {
     checkpoint::Loaded loaded = checkpoint::load(*this, directory, allowOtherClass);

@@ -46,7 +46,8 @@ class TrainerCore {
   private:
     PassFlags passFlags(int64_t step) const;
     void readWindows(int64_t first, bool validation, int64_t count);
-    std::shared_ptr<const NumericsRecord> record(const PassFlags& flags, const std::vector<kernels::TensorSlot>& slots) const;
+    std::shared_ptr<const NumericsRecord> record(const PassFlags& flags,
+                                                 const std::vector<kernels::TensorSlot>& slots) const;
     void checkConfig() const;
 
     TrainerConfig config_;

@@ -48,8 +48,9 @@ std::string tensorId(const PrecisionPlan& plan, int slot) {
 }
 
 json modelJson(const ModelConfig& model) {
-    return {{"vocabulary", model.vocabulary}, {"width", model.width},     {"heads", model.heads},          {"layers", model.layers},
-            {"ffn", model.ffn},               {"context", model.context}, {"tied_head", model.tiedHead}};
+    return {{"vocabulary", model.vocabulary}, {"width", model.width}, {"heads", model.heads},
+            {"layers", model.layers},         {"ffn", model.ffn},     {"context", model.context},
+            {"tied_head", model.tiedHead}};
 }
 
 json metaJson(const TrainerCore& core, uint32_t weightsCrc, uint64_t weightsBytes) {
@@ -90,8 +91,10 @@ std::pair<uint32_t, uint64_t> writeWeights(const TrainerCore& core, const std::s
         SafetensorsEntry entry;
         entry.name = tensor.name;
         entry.dtype = "F32";
-        if (tensor.decay) entry.shape = {tensor.fileRows, tensor.cols};
-        else entry.shape = {tensor.cols};
+        if (tensor.decay)
+            entry.shape = {tensor.fileRows, tensor.cols};
+        else
+            entry.shape = {tensor.cols};
         entries.push_back(entry);
         order.push_back(&tensor);
     }
@@ -119,7 +122,8 @@ void writeState(const TrainerCore& core, const std::string& path, uint32_t weigh
     file.write(&state, sizeof(state));
     const auto array = [&](const char* name, const void* device, size_t bytes) {
         file.begin(name);
-        streamFromDevice(core.backend(), device, bytes, [&file](const char* data, size_t part) { file.write(data, part); });
+        streamFromDevice(core.backend(), device, bytes,
+                         [&file](const char* data, size_t part) { file.write(data, part); });
     };
     const size_t flat = static_cast<size_t>(program.layout().size) * sizeof(float);
     array("moment1", program.parameters().moment1, flat);
@@ -170,10 +174,11 @@ SafetensorsIndex checkWeights(const FileReader& file, const json& meta, const Pa
         const SafetensorsEntry* entry = index.find(tensor.name);
         if (!entry) file.fail("has no tensor " + tensor.name);
         if (entry->dtype != "F32" || entry->count() != tensor.fileRows * tensor.cols)
-            file.fail(fmt::format("tensor {}: {} values of type {}, {} of type F32 expected", tensor.name, entry->count(), entry->dtype,
-                                  tensor.fileRows * tensor.cols));
+            file.fail(fmt::format("tensor {}: {} values of type {}, {} of type F32 expected", tensor.name,
+                                  entry->count(), entry->dtype, tensor.fileRows * tensor.cols));
     }
-    if (file.size() != meta.at("weights_bytes").get<uint64_t>() || file.crc(0, file.size()) != meta.at("weights_crc").get<uint32_t>())
+    if (file.size() != meta.at("weights_bytes").get<uint64_t>() ||
+        file.crc(0, file.size()) != meta.at("weights_crc").get<uint32_t>())
         file.fail("is damaged, or not the file that was saved with state.mantissa");
     return index;
 }
@@ -226,12 +231,15 @@ LoadNote makeNote(const ScaleArrays& scales, const json& meta, const std::string
     note.otherClass = savedClass != ownClass;
     note.fp8StateMissing = scales.missing > 0;
     if (note.fp8StateMissing)
-        note.text = fmt::format("FP8 state missing: the checkpoint (precision {}) has no scales and windows for {} of {} tensors under this "
-                                "recipe; they start at scale 1",
-                                meta.at("mode").get<std::string>(), scales.missing, scales.wanted);
+        note.text = fmt::format(
+            "FP8 state missing: the checkpoint (precision {}) has no scales and windows for {} of {} tensors under "
+            "this "
+            "recipe; they start at scale 1",
+            meta.at("mode").get<std::string>(), scales.missing, scales.wanted);
     if (note.otherClass)
-        note.text += fmt::format("{}not bit-identical from step {}: saved under {}, continued under {}", note.text.empty() ? "" : "; ",
-                                 meta.at("step").get<int64_t>() + 1, savedClass, ownClass);
+        note.text +=
+            fmt::format("{}not bit-identical from step {}: saved under {}, continued under {}",
+                        note.text.empty() ? "" : "; ", meta.at("step").get<int64_t>() + 1, savedClass, ownClass);
     return note;
 }
 
@@ -282,26 +290,30 @@ Loaded load(TrainerCore& core, const std::string& wanted, bool allowOtherClass) 
         const FileReader weights(directory + "/weights.safetensors");
         const SafetensorsIndex index = checkWeights(weights, meta, layout);
         for (const char* name : {"moment1", "moment2"})
-            if (!file.find(name) || file.find(name)->bytes != flat) file.file().fail(std::string("is damaged in section ") + name);
+            if (!file.find(name) || file.find(name)->bytes != flat)
+                file.file().fail(std::string("is damaged in section ") + name);
         const ScaleArrays scales = mergeScales(core, file, meta);
         const kernels::StepState state = loadedStepState(file, meta, core.config().precision.mode);
         Loaded loaded;
         loaded.note = makeNote(scales, meta, backend.info().determinismClass);
         if (loaded.note.otherClass && !allowOtherClass)
-            file.file().fail(fmt::format("was saved under determinism class {}, this device is {}; going on gives other bits and must be "
-                                         "allowed",
-                                         meta.at("class").get<std::string>(), backend.info().determinismClass));
-        loaded.progress = {meta.at("step").get<int64_t>(), meta.at("tokens").get<int64_t>(), meta.at("windows").get<int64_t>(),
-                           meta.at("learning_rate_factor").get<double>()};
+            file.file().fail(fmt::format(
+                "was saved under determinism class {}, this device is {}; going on gives other bits and must be "
+                "allowed",
+                meta.at("class").get<std::string>(), backend.info().determinismClass));
+        loaded.progress = {meta.at("step").get<int64_t>(), meta.at("tokens").get<int64_t>(),
+                           meta.at("windows").get<int64_t>(), meta.at("learning_rate_factor").get<double>()};
 
         for (const ParameterInfo& tensor : layout.tensors)
-            streamToDevice(backend, program.parameters().masters + tensor.offset, weights, index.find(tensor.name)->offset,
+            streamToDevice(backend, program.parameters().masters + tensor.offset, weights,
+                           index.find(tensor.name)->offset,
                            static_cast<size_t>(tensor.fileRows * tensor.cols) * sizeof(float));
         streamToDevice(backend, program.parameters().moment1, file.file(), file.find("moment1")->offset, flat);
         streamToDevice(backend, program.parameters().moment2, file.file(), file.find("moment2")->offset, flat);
         const ScalingState& scaling = program.scaling();
         backend.upload(scaling.table(), scales.table.data(), scales.table.size() * sizeof(kernels::ScaleEntry));
-        if (!scales.history.empty()) backend.upload(scaling.history(), scales.history.data(), scales.history.size() * sizeof(float));
+        if (!scales.history.empty())
+            backend.upload(scaling.history(), scales.history.data(), scales.history.size() * sizeof(float));
         core.program().setState(backend, state);
         return loaded;
     } catch (const json::exception&) {
@@ -317,10 +329,13 @@ uint64_t hashState(const TrainerCore& core) {
     const StepProgram& program = core.program();
     const ScalingState& scaling = program.scaling();
     const size_t flat = static_cast<size_t>(program.layout().size) * sizeof(float);
-    for (const float* array : {program.parameters().masters, program.parameters().moment1, program.parameters().moment2})
+    for (const float* array :
+         {program.parameters().masters, program.parameters().moment1, program.parameters().moment2})
         streamFromDevice(core.backend(), array, flat, add);
-    streamFromDevice(core.backend(), scaling.table(), static_cast<size_t>(scaling.count()) * sizeof(kernels::ScaleEntry), add);
-    streamFromDevice(core.backend(), scaling.history(), static_cast<size_t>(scaling.historyEntries()) * sizeof(float), add);
+    streamFromDevice(core.backend(), scaling.table(),
+                     static_cast<size_t>(scaling.count()) * sizeof(kernels::ScaleEntry), add);
+    streamFromDevice(core.backend(), scaling.history(), static_cast<size_t>(scaling.historyEntries()) * sizeof(float),
+                     add);
     const kernels::StepState state = program.state(core.backend());
     add(reinterpret_cast<const char*>(&state), sizeof(state));
     const TrainerCore::Progress& progress = core.progress();

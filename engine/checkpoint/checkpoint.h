@@ -16,8 +16,8 @@ struct Loaded {
 
 /// See Trainer::saveCheckpoint. An existing directory is replaced once the new one is complete. Throws Io.
 void save(const TrainerCore& core, const std::string& directory);
-/// Checks everything first, then writes masters, moments, scales, windows and step state to the device; the caller makes copies and
-/// codes of the weights again. Throws InvalidFile with the device untouched.
+/// Checks everything first, then writes masters, moments, scales, windows and step state to the device; the caller
+/// makes copies and codes of the weights again. Throws InvalidFile with the device untouched.
 Loaded load(TrainerCore& core, const std::string& directory, bool allowOtherClass);
 /// FNV-1a-64 over masters, moments, scales, windows, step state and progress.
 uint64_t hashState(const TrainerCore& core);

@@ -58,7 +58,8 @@ void FileWriter::write(const void* data, size_t bytes) {
 }
 
 void FileWriter::overwrite(uint64_t offset, const void* data, size_t bytes) {
-    if (::pwrite(file_, data, bytes, static_cast<off_t>(offset)) != static_cast<ssize_t>(bytes)) ioError(path_, "write failed");
+    if (::pwrite(file_, data, bytes, static_cast<off_t>(offset)) != static_cast<ssize_t>(bytes))
+        ioError(path_, "write failed");
 }
 
 void FileWriter::finish() {
@@ -84,11 +85,14 @@ FileReader::~FileReader() {
     if (file_ >= 0) ::close(file_);
 }
 
-void FileReader::fail(const std::string& reason) const { throw Error(ErrorCode::InvalidFile, path_ + ": " + reason); }
+void FileReader::fail(const std::string& reason) const {
+    throw Error(ErrorCode::InvalidFile, path_ + ": " + reason);
+}
 
 void FileReader::read(uint64_t offset, void* data, size_t bytes) const {
     if (offset > size_ || bytes > size_ - offset)
-        fail("is cut off: " + std::to_string(size_) + " bytes, at least " + std::to_string(offset + bytes) + " expected");
+        fail("is cut off: " + std::to_string(size_) + " bytes, at least " + std::to_string(offset + bytes) +
+             " expected");
     auto* next = static_cast<char*>(data);
     while (bytes > 0) {
         const ssize_t got = ::pread(file_, next, bytes, static_cast<off_t>(offset));

@@ -1,4 +1,5 @@
-// Files of checkpoints: whole writes that reach the disk, reads that know where they are; every failure is a sentence with the path.
+// Files of checkpoints: whole writes that reach the disk, reads that know where they are; every failure is a sentence
+// with the path.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class FileWriter {
 
     void write(const void* data, size_t bytes);
     void overwrite(uint64_t offset, const void* data, size_t bytes);  ///< bytes written before; not part of crc()
-    void finish();  ///< fsync and close
+    void finish();                                                    ///< fsync and close
     uint64_t size() const { return size_; }
     uint32_t crc() const { return crc_; }  ///< CRC-32 (zlib) of what write() took since resetCrc()
     void resetCrc() { crc_ = 0; }

@@ -16,22 +16,24 @@ constexpr int64_t kLargestCount = int64_t{1} << 48;
 
 /// Bytes of an element; 0: a type the format does not have.
 int64_t elementBytes(const std::string& dtype) {
-    static const std::map<std::string, int64_t> kBytes = {{"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4},     {"I32", 4},     {"U32", 4},
-                                                          {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"U16", 2},     {"I8", 1},      {"U8", 1},
-                                                          {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+    static const std::map<std::string, int64_t> kBytes = {
+        {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},  {"U32", 4},     {"F16", 2},    {"BF16", 2},
+        {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
     const auto found = kBytes.find(dtype);
     return found == kBytes.end() ? 0 : found->second;
 }
 
 float halfToFloat(uint16_t bits) {
-    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u,
+                   fraction = bits & 1023u;
     if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
     if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112u) << 23 | fraction << 13);
     const float value = static_cast<float>(fraction) * 0x1p-24f;
     return sign ? -value : value;
 }
 
-SafetensorsEntry parseEntry(const FileReader& file, const std::string& name, const nlohmann::json& value, uint64_t dataStart) {
+SafetensorsEntry parseEntry(const FileReader& file, const std::string& name, const nlohmann::json& value,
+                            uint64_t dataStart) {
     SafetensorsEntry entry;
     entry.name = name;
     entry.dtype = value.at("dtype").get<std::string>();
@@ -40,11 +42,13 @@ SafetensorsEntry parseEntry(const FileReader& file, const std::string& name, con
     int64_t count = 1;
     for (const nlohmann::json& dimension : value.at("shape")) {
         const auto extent = dimension.get<int64_t>();
-        if (extent < 0 || (extent > 0 && count > kLargestCount / extent)) file.fail("tensor " + name + " has an impossible shape");
+        if (extent < 0 || (extent > 0 && count > kLargestCount / extent))
+            file.fail("tensor " + name + " has an impossible shape");
         entry.shape.push_back(extent);
         count *= extent;
     }
-    const auto begin = value.at("data_offsets").at(0).get<uint64_t>(), end = value.at("data_offsets").at(1).get<uint64_t>();
+    const auto begin = value.at("data_offsets").at(0).get<uint64_t>(),
+               end = value.at("data_offsets").at(1).get<uint64_t>();
     if (end < begin || end - begin != static_cast<uint64_t>(count * size))
         file.fail("tensor " + name + ": its offsets do not fit its shape");
     if (end > file.size() - dataStart)
@@ -72,7 +76,8 @@ const SafetensorsEntry* SafetensorsIndex::find(const std::string& name) const {
 SafetensorsIndex readSafetensorsIndex(const FileReader& file) {
     uint64_t length = 0;
     file.read(0, &length, sizeof(length));
-    if (length < 2 || length > kLargestHeader || length > file.size() - sizeof(length)) file.fail("is not a safetensors file");
+    if (length < 2 || length > kLargestHeader || length > file.size() - sizeof(length))
+        file.fail("is not a safetensors file");
     std::string text(length, '\0');
     file.read(sizeof(length), text.data(), text.size());
     SafetensorsIndex index;
@@ -88,7 +93,8 @@ SafetensorsIndex readSafetensorsIndex(const FileReader& file) {
     } catch (const nlohmann::json::exception&) {
         file.fail("has a damaged safetensors header");
     }
-    std::sort(index.entries.begin(), index.entries.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+    std::sort(index.entries.begin(), index.entries.end(),
+              [](const auto& a, const auto& b) { return a.offset < b.offset; });
     for (size_t i = 1; i < index.entries.size(); ++i)
         if (index.entries[i].offset < index.entries[i - 1].offset + index.entries[i - 1].bytes)
             file.fail("tensors " + index.entries[i - 1].name + " and " + index.entries[i].name + " overlap");
@@ -111,13 +117,15 @@ std::vector<float> readSafetensorsValues(const FileReader& file, const Safetenso
     return values;
 }
 
-std::string makeSafetensorsHeader(std::vector<SafetensorsEntry>& entries, const std::map<std::string, std::string>& metadata) {
+std::string makeSafetensorsHeader(std::vector<SafetensorsEntry>& entries,
+                                  const std::map<std::string, std::string>& metadata) {
     nlohmann::ordered_json header;
     if (!metadata.empty()) header["__metadata__"] = metadata;
     uint64_t offset = 0;
     for (SafetensorsEntry& entry : entries) {
         entry.bytes = static_cast<uint64_t>(entry.count() * elementBytes(entry.dtype));
-        header[entry.name] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + entry.bytes}}};
+        header[entry.name] = {
+            {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + entry.bytes}}};
         entry.offset = offset;
         offset += entry.bytes;
     }

@@ -24,11 +24,13 @@ struct SafetensorsIndex {
     const SafetensorsEntry* find(const std::string& name) const;  ///< nullptr when absent
 };
 
-/// Reads and checks the header: types and shapes against sizes, no overlap, nothing beyond the file. Throws InvalidFile.
+/// Reads and checks the header: types and shapes against sizes, no overlap, nothing beyond the file. Throws
+/// InvalidFile.
 SafetensorsIndex readSafetensorsIndex(const FileReader& file);
 /// Values of an F32, F16 or BF16 tensor. Throws InvalidFile for another type.
 std::vector<float> readSafetensorsValues(const FileReader& file, const SafetensorsEntry& entry);
 /// The header for tensors that follow in this order (offset and bytes of the entries are filled in), padded to 8 bytes.
-std::string makeSafetensorsHeader(std::vector<SafetensorsEntry>& entries, const std::map<std::string, std::string>& metadata);
+std::string makeSafetensorsHeader(std::vector<SafetensorsEntry>& entries,
+                                  const std::map<std::string, std::string>& metadata);
 
 }  // namespace mantissa::engine

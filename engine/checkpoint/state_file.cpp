@@ -30,11 +30,14 @@ T get(const std::vector<char>& bytes, size_t at) {
     return value;
 }
 
-size_t tableBytes(size_t sections) { return kHeaderBytes + sections * kRowBytes + 8; }
+size_t tableBytes(size_t sections) {
+    return kHeaderBytes + sections * kRowBytes + 8;
+}
 
 }  // namespace
 
-StateWriter::StateWriter(const std::string& path, int sections) : file_(path), announced_(static_cast<size_t>(sections)) {
+StateWriter::StateWriter(const std::string& path, int sections)
+    : file_(path), announced_(static_cast<size_t>(sections)) {
     const std::vector<char> room(tableBytes(announced_), 0);
     file_.write(room.data(), room.size());
 }
@@ -77,11 +80,13 @@ StateReader::StateReader(const std::string& path) : file_(path) {
     if (std::memcmp(header.data(), kMagic, sizeof(kMagic)) != 0) file_.fail("is not a state file of Mantissa");
     const auto version = get<uint32_t>(header, 8), count = get<uint32_t>(header, 12);
     if (version != kStateVersion)
-        file_.fail("has version " + std::to_string(version) + "; this program reads version " + std::to_string(kStateVersion));
+        file_.fail("has version " + std::to_string(version) + "; this program reads version " +
+                   std::to_string(kStateVersion));
     if (count > kMostSections) file_.fail("is damaged: its table of sections");
     std::vector<char> table(tableBytes(count));
     file_.read(0, table.data(), table.size());
-    if (get<uint32_t>(table, table.size() - 8) != crcOf(table, table.size() - 8)) file_.fail("is damaged: its table of sections");
+    if (get<uint32_t>(table, table.size() - 8) != crcOf(table, table.size() - 8))
+        file_.fail("is damaged: its table of sections");
     for (size_t i = 0; i < count; ++i) {
         const size_t at = kHeaderBytes + i * kRowBytes;
         StateSection section;
@@ -91,7 +96,8 @@ StateReader::StateReader(const std::string& path) : file_(path) {
         section.crc = get<uint32_t>(table, at + 32);
         if (section.offset > file_.size() || section.bytes > file_.size() - section.offset)
             file_.fail("is cut off in section " + section.name);
-        if (file_.crc(section.offset, section.bytes) != section.crc) file_.fail("is damaged in section " + section.name);
+        if (file_.crc(section.offset, section.bytes) != section.crc)
+            file_.fail("is damaged in section " + section.name);
         sections_.push_back(section);
     }
 }
@@ -106,8 +112,8 @@ std::vector<char> StateReader::read(const std::string& name, uint64_t expectedBy
     const StateSection* section = find(name);
     if (!section) file_.fail("has no section " + name);
     if (expectedBytes != 0 && section->bytes != expectedBytes)
-        file_.fail("section " + name + " has " + std::to_string(section->bytes) + " bytes, " + std::to_string(expectedBytes) +
-                   " expected");
+        file_.fail("section " + name + " has " + std::to_string(section->bytes) + " bytes, " +
+                   std::to_string(expectedBytes) + " expected");
     std::vector<char> bytes(section->bytes);
     if (!bytes.empty()) file_.read(section->offset, bytes.data(), bytes.size());
     return bytes;

@@ -1,7 +1,7 @@
 // The versioned binary file beside the weights: named sections, each with its length and checksum.
 //
-// Layout, little-endian: "MNTSTATE", u32 version, u32 sections, then per section 16 bytes name (zero padded), u64 offset, u64 bytes,
-// u32 CRC-32, u32 zero; then u32 CRC-32 of all before it, u32 zero; then the sections' bytes.
+// Layout, little-endian: "MNTSTATE", u32 version, u32 sections, then per section 16 bytes name (zero padded), u64
+// offset, u64 bytes, u32 CRC-32, u32 zero; then u32 CRC-32 of all before it, u32 zero; then the sections' bytes.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ class StateWriter {
     std::vector<StateSection> sections_;
 };
 
-/// Opens, checks the table and all checksums. Throws InvalidFile: foreign, newer version, cut off, damaged (which section).
+/// Opens, checks the table and all checksums. Throws InvalidFile: foreign, newer version, cut off, damaged (which
+/// section).
 class StateReader {
   public:
     explicit StateReader(const std::string& path);

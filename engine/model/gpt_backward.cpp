@@ -1,5 +1,5 @@
-// Backward of the GPT model. The gradient of the residual stream (dResidual) is at once the grad_output of the linear that was added to
-// it; wgrads come after the op that makes their input again where forward did not keep it.
+// Backward of the GPT model. The gradient of the residual stream (dResidual) is at once the grad_output of the linear
+// that was added to it; wgrads come after the op that makes their input again where forward did not keep it.
 #include "engine/model/gpt_model.h"
 
 namespace mantissa::engine {
@@ -8,9 +8,9 @@ using namespace kernels;
 
 void GptModel::backward(Backend& backend, const PassFlags& flags) {
     const int last = plan_.linear(model_.layers - 1, LinearKind::Fc2);
-    normBackward(backend, flags, buffers_.at(buffers_.residualFinal), layout_.finalGain, buffers_.at<float>(buffers_.meanFinal),
-                 buffers_.at<float>(buffers_.rstdFinal), nullptr, plan_.headIndex(), last,
-                 layout_.layers[static_cast<size_t>(model_.layers) - 1].bias[3]);
+    normBackward(backend, flags, buffers_.at(buffers_.residualFinal), layout_.finalGain,
+                 buffers_.at<float>(buffers_.meanFinal), buffers_.at<float>(buffers_.rstdFinal), nullptr,
+                 plan_.headIndex(), last, layout_.layers[static_cast<size_t>(model_.layers) - 1].bias[3]);
     for (int layer = model_.layers - 1; layer >= 0; --layer) {
         backwardMlp(backend, layer, flags);
         backwardAttention(backend, layer, flags);
@@ -78,8 +78,8 @@ void GptModel::backwardMlp(Backend& backend, int layer, const PassFlags& flags) 
 
     const Operand dFc1 = operand(fc1, TensorRole::GradOutput, dWide, gradCodes(fc1), flags);
     linear(fc1).inputGradient(backend, rows_, dFc1, weight(fc1, flags), buffers_.at(buffers_.dNorm), plan_.type);
-    normBackward(backend, flags, buffers_.at(b.residual2), p.norm2Gain, buffers_.at<float>(b.mean2), buffers_.at<float>(b.rstd2),
-                 dResidual, fc1, proj, p.bias[1]);
+    normBackward(backend, flags, buffers_.at(b.residual2), p.norm2Gain, buffers_.at<float>(b.mean2),
+                 buffers_.at<float>(b.rstd2), dResidual, fc1, proj, p.bias[1]);
     linear(fc1).weightGradient(backend, rows_, dFc1, operand(fc1, TensorRole::Input, again, inputCodes(fc1), flags),
                                gradient(p.weight[2]), !flags.first);
 }
@@ -117,8 +117,9 @@ void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& f
     const Operand dQkv = operand(qkv, TensorRole::GradOutput, dWide, gradCodes(qkv), flags);
     linear(qkv).inputGradient(backend, rows_, dQkv, weight(qkv, flags), buffers_.at(buffers_.dNorm), plan_.type);
     const int before = layer > 0 ? plan_.linear(layer - 1, LinearKind::Fc2) : -1;
-    normBackward(backend, flags, buffers_.at(b.residual1), p.norm1Gain, buffers_.at<float>(b.mean1), buffers_.at<float>(b.rstd1),
-                 dResidual, qkv, before, layer > 0 ? layout_.layers[static_cast<size_t>(layer) - 1].bias[3] : -1);
+    normBackward(backend, flags, buffers_.at(b.residual1), p.norm1Gain, buffers_.at<float>(b.mean1),
+                 buffers_.at<float>(b.rstd1), dResidual, qkv, before,
+                 layer > 0 ? layout_.layers[static_cast<size_t>(layer) - 1].bias[3] : -1);
     linear(qkv).weightGradient(backend, rows_, dQkv,
                                operand(qkv, TensorRole::Input, buffers_.at(buffers_.again), inputCodes(qkv), flags),
                                gradient(p.weight[0]), !flags.first);

@@ -19,7 +19,9 @@ int64_t chunkRowsFor(int64_t rows, int64_t rowBytes) {
 }
 
 /// Plain values are wanted by a product, or are the source of the current recipe's second pass.
-bool plainForward(const LinearPlan& linear) { return !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current; }
+bool plainForward(const LinearPlan& linear) {
+    return !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current;
+}
 
 }  // namespace
 
@@ -49,7 +51,8 @@ void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan,
         b.mean1 = alive(statistics, TimeLine::Norm1, TimeLine::Norm1Back);
         b.rstd1 = alive(statistics, TimeLine::Norm1, TimeLine::Norm1Back);
         b.qkv = alive(3 * plain, TimeLine::Qkv, TimeLine::AttentionBack);
-        b.lse = alive(rows * static_cast<size_t>(model.heads) * sizeof(float), TimeLine::Attention, TimeLine::AttentionBack);
+        b.lse = alive(rows * static_cast<size_t>(model.heads) * sizeof(float), TimeLine::Attention,
+                      TimeLine::AttentionBack);
         b.attention = alive(plain, TimeLine::Attention, TimeLine::AttentionBack);
         b.residual2 = alive(plain, TimeLine::Norm2, TimeLine::Norm2Back);
         b.mean2 = alive(statistics, TimeLine::Norm2, TimeLine::Norm2Back);
@@ -57,16 +60,20 @@ void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan,
         b.fc1 = alive(rows * ffn * dtypeSize(plan.type), TimeLine::Fc1, TimeLine::ActivationBack);
         static constexpr int kMade[] = {TimeLine::Norm1, TimeLine::Attention, TimeLine::Norm2, TimeLine::Activation};
         static constexpr int kRead[] = {TimeLine::Qkv, TimeLine::Proj, TimeLine::Fc1, TimeLine::Fc2};
-        static constexpr int kLast[] = {TimeLine::QkvWeight, TimeLine::ProjWeight, TimeLine::Fc1Weight, TimeLine::Fc2Weight};
+        static constexpr int kLast[] = {TimeLine::QkvWeight, TimeLine::ProjWeight, TimeLine::Fc1Weight,
+                                        TimeLine::Fc2Weight};
         for (int kind = 0; kind < kLinearsPerLayer; ++kind) {
-            const LinearPlan& linear = plan.linears[static_cast<size_t>(plan.linear(layer, static_cast<LinearKind>(kind)))];
+            const LinearPlan& linear =
+                plan.linears[static_cast<size_t>(plan.linear(layer, static_cast<LinearKind>(kind)))];
             if (!linear.readsCodes(TensorRole::Input)) continue;
-            const int end = linear.fp8(Gemm::Wgrad) ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
+            const int end =
+                linear.fp8(Gemm::Wgrad) ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
             b.inputCodes[kind] = add(rows * static_cast<size_t>(linear.in), time_.forward(layer, kMade[kind]), end);
         }
         for (LinearKind kind : {LinearKind::Qkv, LinearKind::Fc1})
             anyPlainNorm = anyPlainNorm || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, kind))]);
-        anyActivation = anyActivation || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, LinearKind::Fc2))]);
+        anyActivation =
+            anyActivation || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, LinearKind::Fc2))]);
         layers.push_back(b);
     }
     residualFinal = add(plain, time_.finalNorm(), time_.finalNormBack());
@@ -99,7 +106,8 @@ void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan
     const size_t size = dtypeSize(plan.type), m = static_cast<size_t>(rows);
     const size_t width = static_cast<size_t>(model.width), ffn = static_cast<size_t>(model.ffn);
     const size_t wide = std::max(3 * width, ffn);
-    const int begin = time_.backward(model.layers - 1, TimeLine::Fc2Input), end = time_.backward(0, TimeLine::QkvWeight);
+    const int begin = time_.backward(model.layers - 1, TimeLine::Fc2Input),
+              end = time_.backward(0, TimeLine::QkvWeight);
     size_t againCols = 0;
     bool anyCodes = false, anyWideCodes = false;
     for (const LinearPlan& linear : plan.linears) {
@@ -130,7 +138,8 @@ std::vector<Arena::Part> gradientParts(const ModelConfig& model, const Parameter
         set(p.weight[1], back(TimeLine::ProjWeight)), set(p.bias[1], back(TimeLine::Norm2Back));
         set(p.weight[2], back(TimeLine::Fc1Weight)), set(p.bias[2], back(TimeLine::ActivationBack));
         set(p.weight[3], back(TimeLine::Fc2Weight));
-        set(p.bias[3], layer + 1 == model.layers ? time.finalNormBack() : time.backward(layer + 1, TimeLine::Norm1Back));
+        set(p.bias[3],
+            layer + 1 == model.layers ? time.finalNormBack() : time.backward(layer + 1, TimeLine::Norm1Back));
         set(p.norm1Gain, back(TimeLine::Norm1Back)), set(p.norm1Bias, back(TimeLine::Norm1Back));
         set(p.norm2Gain, back(TimeLine::Norm2Back)), set(p.norm2Bias, back(TimeLine::Norm2Back));
     }
@@ -138,8 +147,8 @@ std::vector<Arena::Part> gradientParts(const ModelConfig& model, const Parameter
     for (size_t i = 0; i < layout.tensors.size(); ++i) {
         const ParameterInfo& tensor = layout.tensors[i];
         if (tensor.count() % 64 != 0) return {};
-        parts.push_back({static_cast<size_t>(tensor.offset) * sizeof(float), static_cast<size_t>(tensor.count()) * sizeof(float),
-                         begin[i]});
+        parts.push_back({static_cast<size_t>(tensor.offset) * sizeof(float),
+                         static_cast<size_t>(tensor.count()) * sizeof(float), begin[i]});
     }
     return parts;
 }

@@ -11,13 +11,24 @@
 
 namespace mantissa::engine {
 
-/// The step's time line. Forward of layer l takes kStride ticks from forward(l, 0), backward likewise; the head lies between.
+/// The step's time line. Forward of layer l takes kStride ticks from forward(l, 0), backward likewise; the head lies
+/// between.
 class TimeLine {
   public:
     explicit TimeLine(int layers) : layers_(layers) {}
     enum ForwardTick { Norm1, Qkv, Attention, Proj, Norm2, Fc1, Activation, Fc2 };
     enum BackwardTick {
-        Fc2Input, ActivationBack, Fc2Weight, Fc1Input, Norm2Back, Fc1Weight, ProjInput, ProjWeight, AttentionBack, QkvInput, Norm1Back,
+        Fc2Input,
+        ActivationBack,
+        Fc2Weight,
+        Fc1Input,
+        Norm2Back,
+        Fc1Weight,
+        ProjInput,
+        ProjWeight,
+        AttentionBack,
+        QkvInput,
+        Norm1Back,
         QkvWeight
     };
     int start() const { return 0; }
@@ -62,11 +73,11 @@ struct GptBuffers {
 
     std::vector<LayerBuffers> layers;
     BufferId residualFinal, meanFinal, rstdFinal;
-    BufferId normOut;      ///< (M, C) output of a norm, read at once
-    BufferId delta;        ///< (M, C) output of proj or fc2, added by the next norm
-    BufferId activation;   ///< (M, F) forward, where fc2 reads plain values
-    BufferId logits;       ///< (chunkRows, padded vocabulary)
-    BufferId losses;       ///< (M) F32
+    BufferId normOut;     ///< (M, C) output of a norm, read at once
+    BufferId delta;       ///< (M, C) output of proj or fc2, added by the next norm
+    BufferId activation;  ///< (M, F) forward, where fc2 reads plain values
+    BufferId logits;      ///< (chunkRows, padded vocabulary)
+    BufferId losses;      ///< (M) F32
     BufferId headInputCodes, headGradCodes;
     BufferId dResidual, dNorm;  ///< (M, C)
     BufferId dWide;             ///< (M, max(3C, F))
@@ -82,8 +93,8 @@ struct GptBuffers {
     bool share_;
 };
 
-/// When each part of the flat gradients is first written, for Arena::placeOver; empty when alignment gaps between the parts would hold
-/// other values (sizes that are no multiple of 64).
+/// When each part of the flat gradients is first written, for Arena::placeOver; empty when alignment gaps between the
+/// parts would hold other values (sizes that are no multiple of 64).
 std::vector<Arena::Part> gradientParts(const ModelConfig& model, const ParameterLayout& layout);
 
 }  // namespace mantissa::engine

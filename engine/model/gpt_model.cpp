@@ -6,9 +6,15 @@ namespace mantissa::engine {
 
 using namespace kernels;
 
-GptModel::GptModel(const ModelConfig& model, const PrecisionPlan& plan, const ParameterLayout& layout, const GptBuffers& buffers,
-                   const ScalingState& scaling, EffectiveMap& map, int batch)
-    : model_(model), plan_(plan), layout_(layout), buffers_(buffers), scaling_(scaling), map_(map), batch_(batch),
+GptModel::GptModel(const ModelConfig& model, const PrecisionPlan& plan, const ParameterLayout& layout,
+                   const GptBuffers& buffers, const ScalingState& scaling, EffectiveMap& map, int batch)
+    : model_(model),
+      plan_(plan),
+      layout_(layout),
+      buffers_(buffers),
+      scaling_(scaling),
+      map_(map),
+      batch_(batch),
       rows_(static_cast<int64_t>(batch) * model.context) {}
 
 const void* GptModel::parameter(int tensor) const {
@@ -16,7 +22,9 @@ const void* GptModel::parameter(int tensor) const {
            layout_.tensors[static_cast<size_t>(tensor)].offset * static_cast<int64_t>(dtypeSize(plan_.type));
 }
 
-float* GptModel::gradient(int tensor) const { return parameters_.gradients + layout_.tensors[static_cast<size_t>(tensor)].offset; }
+float* GptModel::gradient(int tensor) const {
+    return parameters_.gradients + layout_.tensors[static_cast<size_t>(tensor)].offset;
+}
 
 int GptModel::weightTensor(int index) const {
     if (index == plan_.headIndex()) return layout_.head;
@@ -25,16 +33,19 @@ int GptModel::weightTensor(int index) const {
 
 Operand GptModel::weight(int index, const PassFlags& flags) const {
     const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
-    return operand(index, TensorRole::Weight, parameter(weightTensor(index)), offset < 0 ? nullptr : parameters_.codes + offset, flags);
+    return operand(index, TensorRole::Weight, parameter(weightTensor(index)),
+                   offset < 0 ? nullptr : parameters_.codes + offset, flags);
 }
 
-Operand GptModel::operand(int index, TensorRole role, const void* plain, const uint8_t* codes, const PassFlags& flags) const {
+Operand GptModel::operand(int index, TensorRole role, const void* plain, const uint8_t* codes,
+                          const PassFlags& flags) const {
     return {plain, codes, scaling_.scaleInv(plan_.slot(index, role), flags)};
 }
 
 uint8_t* GptModel::inputCodes(int index) const {
     if (index == plan_.headIndex()) return buffers_.at<uint8_t>(buffers_.headInputCodes);
-    return buffers_.at<uint8_t>(buffers_.layers[static_cast<size_t>(index / kLinearsPerLayer)].inputCodes[index % kLinearsPerLayer]);
+    return buffers_.at<uint8_t>(
+        buffers_.layers[static_cast<size_t>(index / kLinearsPerLayer)].inputCodes[index % kLinearsPerLayer]);
 }
 
 uint8_t* GptModel::gradCodes(int index) const {
@@ -76,12 +87,13 @@ void GptModel::castWeights(Backend& backend, const PassFlags& flags) {
     for (int index = 0; index < plan_.linearCount(); ++index) {
         const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
         if (offset >= 0)
-            scaling_.castCurrentWeight(backend, index, parameter(weightTensor(index)), parameters_.codes + offset, flags);
+            scaling_.castCurrentWeight(backend, index, parameter(weightTensor(index)), parameters_.codes + offset,
+                                       flags);
     }
 }
 
-void GptModel::normForward(Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta, void* residualOut,
-                           int gain, float* mean, float* rstd, int reader, uint8_t* codes) {
+void GptModel::normForward(Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta,
+                           void* residualOut, int gain, float* mean, float* rstd, int reader, uint8_t* codes) {
     const LinearPlan& linear = linearPlan(reader);
     const int slot = plan_.slot(reader, TensorRole::Input);
     const bool head = reader == plan_.headIndex();
@@ -94,7 +106,8 @@ void GptModel::normForward(Backend& backend, const PassFlags& flags, const void*
     op.residualOut = delta ? residualOut : nullptr;
     op.gain = parameter(gain);
     op.bias = parameter(gain + 1);
-    const bool plain = !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || (head && !linear.fp8(Gemm::Wgrad));
+    const bool plain =
+        !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || (head && !linear.fp8(Gemm::Wgrad));
     op.out = plain ? buffers_.at(buffers_.normOut) : nullptr;
     op.cast = scaling_.producerCast(slot, codes, flags);
     op.mean = mean;
@@ -126,12 +139,14 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     const LayerParameters& p = layout_.layers[static_cast<size_t>(layer)];
     const int qkv = plan_.linear(layer, LinearKind::Qkv), proj = qkv + 1, fc1 = qkv + 2, fc2 = qkv + 3;
     const auto product = [&](int index, const void* plain, void* out) {
-        linear(index).forward(backend, rows_, operand(index, TensorRole::Input, plain, inputCodes(index), flags), weight(index, flags),
-                              parameter(p.bias[index - qkv]), out, plan_.type);
+        linear(index).forward(backend, rows_, operand(index, TensorRole::Input, plain, inputCodes(index), flags),
+                              weight(index, flags), parameter(p.bias[index - qkv]), out, plan_.type);
     };
-    const void* residualIn = buffers_.at(layer == 0 ? b.residual1 : buffers_.layers[static_cast<size_t>(layer) - 1].residual2);
-    normForward(backend, flags, residualIn, layer == 0 ? nullptr : buffers_.at(buffers_.delta), buffers_.at(b.residual1), p.norm1Gain,
-                buffers_.at<float>(b.mean1), buffers_.at<float>(b.rstd1), qkv, inputCodes(qkv));
+    const void* residualIn =
+        buffers_.at(layer == 0 ? b.residual1 : buffers_.layers[static_cast<size_t>(layer) - 1].residual2);
+    normForward(backend, flags, residualIn, layer == 0 ? nullptr : buffers_.at(buffers_.delta),
+                buffers_.at(b.residual1), p.norm1Gain, buffers_.at<float>(b.mean1), buffers_.at<float>(b.rstd1), qkv,
+                inputCodes(qkv));
     product(qkv, buffers_.at(buffers_.normOut), buffers_.at(b.qkv));
 
     const int projInput = plan_.slot(proj, TensorRole::Input);
@@ -149,8 +164,8 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     scaling_.finishCast(backend, projInput, attention.out, rows_, model_.width, inputCodes(proj), flags);
     product(proj, attention.out, buffers_.at(buffers_.delta));
 
-    normForward(backend, flags, buffers_.at(b.residual1), buffers_.at(buffers_.delta), buffers_.at(b.residual2), p.norm2Gain,
-                buffers_.at<float>(b.mean2), buffers_.at<float>(b.rstd2), fc1, inputCodes(fc1));
+    normForward(backend, flags, buffers_.at(b.residual1), buffers_.at(buffers_.delta), buffers_.at(b.residual2),
+                p.norm2Gain, buffers_.at<float>(b.mean2), buffers_.at<float>(b.rstd2), fc1, inputCodes(fc1));
     product(fc1, buffers_.at(buffers_.normOut), buffers_.at(b.fc1));
 
     const int fc2Input = plan_.slot(fc2, TensorRole::Input);
@@ -200,8 +215,8 @@ void GptModel::headChunk(Backend& backend, const PassFlags& flags, int64_t row, 
     scaling_.finishCast(backend, gradSlot, logits, rows, loss.vocabularyPadded, gradCodes, flags);
 
     const Operand dy = operand(index, TensorRole::GradOutput, logits, gradCodes, flags);
-    linear(index).inputGradient(backend, rows, dy, weight(index, flags), buffers_.at<char>(buffers_.dNorm) + row * width * size,
-                                plan_.type);
+    linear(index).inputGradient(backend, rows, dy, weight(index, flags),
+                                buffers_.at<char>(buffers_.dNorm) + row * width * size, plan_.type);
     linear(index).weightGradient(backend, rows, dy, x, gradient(layout_.head), !flags.first || row > 0);
 }
 

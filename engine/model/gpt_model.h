@@ -1,4 +1,5 @@
-// GPT-2-style decoder, forward and backward written by hand on the seam (design: pre-norm LayerNorm, GELU tanh, biases, tied head).
+// GPT-2-style decoder, forward and backward written by hand on the seam (design: pre-norm LayerNorm, GELU tanh, biases,
+// tied head).
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,12 @@ namespace mantissa::engine {
 
 /// Flat parameter arrays in device memory.
 struct ParameterMemory {
-    float* masters = nullptr;    ///< (layout.size) F32
+    float* masters = nullptr;  ///< (layout.size) F32
     float* moment1 = nullptr;
     float* moment2 = nullptr;
     float* gradients = nullptr;
-    char* compute = nullptr;     ///< copy of the plan's type; the masters themselves in F32 modes
-    uint8_t* codes = nullptr;    ///< FP8 codes of the weights that have them, at codeOffset[linear]
+    char* compute = nullptr;          ///< copy of the plan's type; the masters themselves in F32 modes
+    uint8_t* codes = nullptr;         ///< FP8 codes of the weights that have them, at codeOffset[linear]
     std::vector<int64_t> codeOffset;  ///< -1: none
 };
 
@@ -28,17 +29,18 @@ struct PassMemory {
     const int32_t* targets = nullptr;  ///< (M)
     kernels::StepParameters* parameters = nullptr;
     kernels::StepState* state = nullptr;
-    double* evalSum = nullptr;         ///< sum of the losses of an evaluation
+    double* evalSum = nullptr;  ///< sum of the losses of an evaluation
 };
 
 /// Queues the ops of one pass; owns no memory. Thread: the trainer's.
 class GptModel {
   public:
-    GptModel(const ModelConfig& model, const PrecisionPlan& plan, const ParameterLayout& layout, const GptBuffers& buffers,
-             const ScalingState& scaling, EffectiveMap& map, int batch);
+    GptModel(const ModelConfig& model, const PrecisionPlan& plan, const ParameterLayout& layout,
+             const GptBuffers& buffers, const ScalingState& scaling, EffectiveMap& map, int batch);
     void bind(const ParameterMemory& parameters, const PassMemory& pass) { parameters_ = parameters, pass_ = pass; }
 
-    /// Forward, loss and backward of one micro-batch; gradients are set (flags.first) or added to, the loss sum is added to.
+    /// Forward, loss and backward of one micro-batch; gradients are set (flags.first) or added to, the loss sum is
+    /// added to.
     void trainPass(kernels::Backend& backend, const PassFlags& flags);
     /// Forward and loss; *evalSum += losses of the first `rows` rows (set when `clear`).
     void evalPass(kernels::Backend& backend, int64_t rows, bool clear);
@@ -48,16 +50,17 @@ class GptModel {
   private:
     void forward(kernels::Backend& backend, const PassFlags& flags);
     void forwardLayer(kernels::Backend& backend, int layer, const PassFlags& flags);
-    void normForward(kernels::Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta, void* residualOut,
-                     int gain, float* mean, float* rstd, int reader, uint8_t* codes);
+    void normForward(kernels::Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta,
+                     void* residualOut, int gain, float* mean, float* rstd, int reader, uint8_t* codes);
     void head(kernels::Backend& backend, const PassFlags& flags);
     void headChunk(kernels::Backend& backend, const PassFlags& flags, int64_t row, int64_t rows);
     void backward(kernels::Backend& backend, const PassFlags& flags);
     void backwardMlp(kernels::Backend& backend, int layer, const PassFlags& flags);
     void backwardAttention(kernels::Backend& backend, int layer, const PassFlags& flags);
-    /// dResidual += d(norm) and its cast as grad_output of linear `before` (-1: none), whose bias gradient goes to parameter `bias`.
-    void normBackward(kernels::Backend& backend, const PassFlags& flags, const void* residual, int gain, const float* mean,
-                      const float* rstd, const void* dResidualIn, int reader, int before, int bias);
+    /// dResidual += d(norm) and its cast as grad_output of linear `before` (-1: none), whose bias gradient goes to
+    /// parameter `bias`.
+    void normBackward(kernels::Backend& backend, const PassFlags& flags, const void* residual, int gain,
+                      const float* mean, const float* rstd, const void* dResidualIn, int reader, int before, int bias);
     void embeddingBackward(kernels::Backend& backend, const PassFlags& flags);
 
     const void* parameter(int tensor) const;

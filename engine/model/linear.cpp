@@ -6,7 +6,9 @@ using namespace kernels;
 
 namespace {
 
-const char* shownName(DType type) { return type == DType::F32 ? "fp32" : dtypeName(type); }
+const char* shownName(DType type) {
+    return type == DType::F32 ? "fp32" : dtypeName(type);
+}
 
 }  // namespace
 
@@ -66,7 +68,8 @@ void Linear::forward(Backend& backend, int64_t rows, const Operand& x, const Ope
     map_.note(index_, op.gemm, backend.run(op));
 }
 
-void Linear::inputGradient(Backend& backend, int64_t rows, const Operand& dy, const Operand& w, void* dx, DType outType) const {
+void Linear::inputGradient(Backend& backend, int64_t rows, const Operand& dy, const Operand& w, void* dx,
+                           DType outType) const {
     Matmul op;
     op.gemm = Gemm::Dgrad;
     op.m = rows;

@@ -12,9 +12,9 @@ namespace mantissa::engine {
 
 /// One operand in both forms; the plan says which one a product reads.
 struct Operand {
-    const void* plain = nullptr;     ///< of the plan's type
-    const uint8_t* codes = nullptr;  ///< FP8
-    const float* scaleInv = nullptr; ///< device memory, of the codes
+    const void* plain = nullptr;      ///< of the plan's type
+    const uint8_t* codes = nullptr;   ///< FP8
+    const float* scaleInv = nullptr;  ///< device memory, of the codes
 };
 
 /// What ran, by linear and product. Filled by Linear's calls alone.
@@ -48,7 +48,8 @@ class Linear {
 
   private:
     const LinearPlan& linear() const { return plan_.linears[static_cast<size_t>(index_)]; }
-    kernels::MatmulOperand operand(kernels::Gemm gemm, TensorRole role, const Operand& values, bool kContiguous, int64_t ld) const;
+    kernels::MatmulOperand operand(kernels::Gemm gemm, TensorRole role, const Operand& values, bool kContiguous,
+                                   int64_t ld) const;
     const PrecisionPlan& plan_;
     int index_;
     EffectiveMap& map_;

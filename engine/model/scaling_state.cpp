@@ -6,7 +6,9 @@ using namespace kernels;
 
 namespace {
 
-size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t aligned(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
 
 uint64_t mix(uint64_t x) {  // splitmix64 (Steele, Lea, Flood, OOPSLA 2014)
     x += 0x9e3779b97f4a7c15ull;
@@ -64,7 +66,8 @@ void ScalingState::initialise(Backend& backend) {
     std::vector<ScaleEntry> table(static_cast<size_t>(count_));
     for (int slot = 0; slot < count_; ++slot)
         if (plan_.tensorRecipe(slot) == RecipeKind::Fixed)
-            table[static_cast<size_t>(slot)].scale = config_.scale, table[static_cast<size_t>(slot)].scaleInv = 1 / config_.scale;
+            table[static_cast<size_t>(slot)].scale = config_.scale,
+            table[static_cast<size_t>(slot)].scaleInv = 1 / config_.scale;
     const std::vector<float> empty(static_cast<size_t>(historyEntries_), 0.0f);
     const std::vector<TensorSlot> slots(static_cast<size_t>(slotCount()));
     backend.upload(table_, table.data(), table.size() * sizeof(ScaleEntry));
@@ -80,10 +83,13 @@ ScaleEntry* ScalingState::entry(int slot, const PassFlags& flags) const {
     return (scratch ? evalTable_ : table_) + slot;
 }
 
-const float* ScalingState::scaleInv(int slot, const PassFlags& flags) const { return &entry(slot, flags)->scaleInv; }
+const float* ScalingState::scaleInv(int slot, const PassFlags& flags) const {
+    return &entry(slot, flags)->scaleInv;
+}
 
 uint64_t ScalingState::roundingSeed(int slot, const PassFlags& flags) const {
-    return mix(mix(mix(seed_) + flags.step) * 65536 + static_cast<uint64_t>(flags.micro) * 1048576 + static_cast<uint64_t>(slot));
+    return mix(mix(mix(seed_) + flags.step) * 65536 + static_cast<uint64_t>(flags.micro) * 1048576 +
+               static_cast<uint64_t>(slot));
 }
 
 CastTarget ScalingState::fullCast(int slot, uint8_t* codes, const ScaleEntry* entry, TensorSlot* statistics,

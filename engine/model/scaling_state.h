@@ -1,4 +1,5 @@
-// FP8 scales, amax windows and statistics of all quantized tensors, in device memory, and the protocol of a cast under each recipe.
+// FP8 scales, amax windows and statistics of all quantized tensors, in device memory, and the protocol of a cast under
+// each recipe.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +12,27 @@ namespace mantissa::engine {
 
 /// What a pass over the model does beside computing.
 struct PassFlags {
-    bool training = true;   ///< false: evaluation; scales in force, nothing is recorded
-    bool first = true;      ///< first micro-batch of the step: gradients are overwritten, not added to
-    bool dear = false;      ///< dear statistics
-    bool exponents = false; ///< with dear: exponent histograms
-    bool count = true;      ///< the cheap counters
-    int micro = 0;          ///< number of the micro-batch
-    uint64_t step = 0;      ///< 1-based, for the seed of stochastic rounding
+    bool training = true;    ///< false: evaluation; scales in force, nothing is recorded
+    bool first = true;       ///< first micro-batch of the step: gradients are overwritten, not added to
+    bool dear = false;       ///< dear statistics
+    bool exponents = false;  ///< with dear: exponent histograms
+    bool count = true;       ///< the cheap counters
+    int micro = 0;           ///< number of the micro-batch
+    uint64_t step = 0;       ///< 1-based, for the seed of stochastic rounding
 };
 
-/// Delayed: the producer casts with the table's scale, its amax goes to the slot. Current: the producer takes the amax alone (scratch slot),
-/// finishCast sets the scale and casts in a second pass. Fixed: as delayed, the scale never moves.
-/// Weights: AdamW casts (delayed, fixed) or takes the amax (current); castCurrentWeights makes the codes at the start of a pass.
-/// Evaluation writes current scales to a scratch table, so that training state stays.
+/// Delayed: the producer casts with the table's scale, its amax goes to the slot. Current: the producer takes the amax
+/// alone (scratch slot), finishCast sets the scale and casts in a second pass. Fixed: as delayed, the scale never
+/// moves. Weights: AdamW casts (delayed, fixed) or takes the amax (current); castCurrentWeights makes the codes at the
+/// start of a pass. Evaluation writes current scales to a scratch table, so that training state stays.
 class ScalingState {
   public:
     ScalingState(const PrecisionPlan& plan, const PrecisionConfig& config, uint64_t seed);
 
-    size_t bytes() const;             ///< device memory wanted by bind
-    void bind(void* memory);          ///< zeroed, 256-byte aligned
-    void initialise(kernels::Backend& backend);  ///< fresh state: scale 1 (or the fixed one), empty windows, static descriptions
+    size_t bytes() const;     ///< device memory wanted by bind
+    void bind(void* memory);  ///< zeroed, 256-byte aligned
+    void initialise(
+        kernels::Backend& backend);  ///< fresh state: scale 1 (or the fixed one), empty windows, static descriptions
 
     /// Target of the op that produces the tensor. codes: where its codes go.
     kernels::CastTarget producerCast(int slot, uint8_t* codes, const PassFlags& flags) const;
@@ -40,7 +42,8 @@ class ScalingState {
     /// Target of a weight in AdamW.
     kernels::CastTarget weightCast(int linear, uint8_t* codes, bool dear, bool exponents, bool count) const;
     /// weight: BF16 (out, in) of linear i; codes likewise.
-    void castCurrentWeight(kernels::Backend& backend, int linear, const void* weight, uint8_t* codes, const PassFlags& flags) const;
+    void castCurrentWeight(kernels::Backend& backend, int linear, const void* weight, uint8_t* codes,
+                           const PassFlags& flags) const;
     /// Start of a micro-batch: clears the scratch amax of the current recipe.
     void beginPass(kernels::Backend& backend) const;
     void updateDelayed(kernels::Backend& backend, const kernels::StepState* state) const;
@@ -53,7 +56,8 @@ class ScalingState {
     float* history() const { return history_; }
     int64_t historyEntries() const { return historyEntries_; }
     const std::vector<kernels::ScalingTensor>& descriptions() const { return host_; }
-    /// Slots: weights, inputs, grad_outputs (by slot number), then the second passes of weights under the current recipe.
+    /// Slots: weights, inputs, grad_outputs (by slot number), then the second passes of weights under the current
+    /// recipe.
     kernels::TensorSlot* slots() const { return slots_; }
     int slotCount() const { return count_ + linears_; }
     int firstStepSlot() const { return linears_; }  ///< slots from here on are cleared by StepBegin
@@ -61,8 +65,8 @@ class ScalingState {
 
   private:
     kernels::ScaleEntry* entry(int slot, const PassFlags& flags) const;
-    kernels::CastTarget fullCast(int slot, uint8_t* codes, const kernels::ScaleEntry* entry, kernels::TensorSlot* statistics,
-                                 const PassFlags& flags) const;
+    kernels::CastTarget fullCast(int slot, uint8_t* codes, const kernels::ScaleEntry* entry,
+                                 kernels::TensorSlot* statistics, const PassFlags& flags) const;
     uint64_t roundingSeed(int slot, const PassFlags& flags) const;
 
     PrecisionPlan plan_;

@@ -10,17 +10,23 @@ using namespace kernels;
 
 namespace {
 
-constexpr int64_t kSumBlock = 32768;       // SumSquares
-constexpr float kFirstLossScale = 65536;   // FP16
-constexpr int kGrowthInterval = 2000;      // FP16: good steps before the loss scale doubles
+constexpr int64_t kSumBlock = 32768;      // SumSquares
+constexpr float kFirstLossScale = 65536;  // FP16
+constexpr int kGrowthInterval = 2000;     // FP16: good steps before the loss scale doubles
 
-size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t aligned(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
 
 }  // namespace
 
 StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory)
-    : config_(config), plan_(makePrecisionPlan(config.model, config.precision)), layout_(makeParameterLayout(config.model)),
-      buffers_(config.model, plan_, config.batch, shareMemory), scaling_(plan_, config.precision, config.seed), map_(plan_),
+    : config_(config),
+      plan_(makePrecisionPlan(config.model, config.precision)),
+      layout_(makeParameterLayout(config.model)),
+      buffers_(config.model, plan_, config.batch, shareMemory),
+      scaling_(plan_, config.precision, config.seed),
+      map_(plan_),
       model_(config_.model, plan_, layout_, buffers_, scaling_, map_, config.batch),
       rows_(static_cast<int64_t>(config.batch) * config.model.context) {
     for (int linear = 0; linear < plan_.linearCount(); ++linear) {
@@ -68,7 +74,8 @@ void StepProgram::bind(char* weights, char* moments, char* gradients, char* acti
     stepParameters_ = static_cast<StepParameters*>(take(sizeof(StepParameters)));
     state_ = static_cast<StepState*>(take(sizeof(StepState)));
     evalSum_ = static_cast<double*>(take(sizeof(double)));
-    partials_ = static_cast<double*>(take(static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double)));
+    partials_ =
+        static_cast<double*>(take(static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double)));
     tokens_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
     targets_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
     model_.bind(parameters_, {tokens_, targets_, stepParameters_, state_, evalSum_});
@@ -84,7 +91,8 @@ void StepProgram::runEverything(Backend& backend) {
 }
 
 MemoryPlan StepProgram::memoryPlan(const Backend& backend, uint64_t corpusBytes) {
-    char* const anywhere = reinterpret_cast<char*>(4096);  // a planning run looks at sizes and at which pointers are null
+    char* const anywhere =
+        reinterpret_cast<char*>(4096);  // a planning run looks at sizes and at which pointers are null
     bind(anywhere, anywhere, anywhere, anywhere, anywhere);
     PlanningBackend planner(backend);
     runEverything(planner);
@@ -103,7 +111,8 @@ MemoryPlan StepProgram::memoryPlan(const Backend& backend, uint64_t corpusBytes)
                                              : "gradients have memory of their own";
     }
     plan.workspace = controlBytes() + workspaceBytes_;
-    const size_t staging = static_cast<size_t>(scaling_.slotCount()) * sizeof(TensorSlot) + 3 * static_cast<size_t>(rows_) * sizeof(int32_t);
+    const size_t staging = static_cast<size_t>(scaling_.slotCount()) * sizeof(TensorSlot) +
+                           3 * static_cast<size_t>(rows_) * sizeof(int32_t);
     plan.host = corpusBytes + staging;
     return plan;
 }
@@ -161,7 +170,8 @@ void StepProgram::trainPass(Backend& backend, const PassFlags& flags, const int3
     backend.upload(tokens_, tokens, static_cast<size_t>(rows_) * sizeof(int32_t));
     backend.upload(targets_, targets, static_cast<size_t>(rows_) * sizeof(int32_t));
     flags_ = flags;
-    replay(backend, 1 + (flags.first ? 1 : 0) + (flags.dear ? 2 : 0) + (flags.exponents ? 4 : 0) + (flags.count ? 8 : 0),
+    replay(backend,
+           1 + (flags.first ? 1 : 0) + (flags.dear ? 2 : 0) + (flags.exponents ? 4 : 0) + (flags.count ? 8 : 0),
            &StepProgram::queueTrainPass);
 }
 
@@ -180,7 +190,8 @@ void StepProgram::queueTrainPass(Backend& backend) {
 
 void StepProgram::finishStep(Backend& backend, const PassFlags& next) {
     next_ = next;
-    replay(backend, 64 + (next.dear ? 1 : 0) + (next.exponents ? 2 : 0) + (next.count ? 4 : 0), &StepProgram::queueFinish);
+    replay(backend, 64 + (next.dear ? 1 : 0) + (next.exponents ? 2 : 0) + (next.count ? 4 : 0),
+           &StepProgram::queueFinish);
 }
 
 void StepProgram::queueFinish(Backend& backend) {
@@ -211,8 +222,9 @@ void StepProgram::queueAdam(Backend& backend, const PassFlags& next, bool castOn
     for (const ParameterInfo& info : layout_.tensors) {
         ParameterTensor tensor{info.offset, info.rows, info.cols, info.decay, {}};
         if (info.linear >= 0 && parameters_.codeOffset[static_cast<size_t>(info.linear)] >= 0)
-            tensor.cast = scaling_.weightCast(info.linear, parameters_.codes + parameters_.codeOffset[static_cast<size_t>(info.linear)],
-                                              next.dear, next.exponents, next.count);
+            tensor.cast = scaling_.weightCast(
+                info.linear, parameters_.codes + parameters_.codeOffset[static_cast<size_t>(info.linear)], next.dear,
+                next.exponents, next.count);
         tensors.push_back(tensor);
     }
     AdamW adam;
@@ -237,7 +249,9 @@ void StepProgram::queueAdam(Backend& backend, const PassFlags& next, bool castOn
     backend.run(adam);
 }
 
-void StepProgram::refreshWeights(Backend& backend, const PassFlags& next) { queueAdam(backend, next, true); }
+void StepProgram::refreshWeights(Backend& backend, const PassFlags& next) {
+    queueAdam(backend, next, true);
+}
 
 void StepProgram::castWeights(Backend& backend) {
     PassFlags flags;
@@ -264,7 +278,9 @@ StepState StepProgram::state(Backend& backend) const {
     return state;
 }
 
-void StepProgram::setState(Backend& backend, const StepState& state) { backend.upload(state_, &state, sizeof(state)); }
+void StepProgram::setState(Backend& backend, const StepState& state) {
+    backend.upload(state_, &state, sizeof(state));
+}
 
 std::vector<TensorSlot> StepProgram::slots(Backend& backend) const {
     std::vector<TensorSlot> slots(static_cast<size_t>(scaling_.slotCount()));

@@ -31,10 +31,12 @@ class StepProgram {
     /// Memory by plan, weights from the seed, fresh FP8 state, copies and codes of the weights.
     void allocate(kernels::Backend& backend);
 
-    /// One micro-batch. tokens, targets: (batch * context) host, copied before return. flags.first also begins the step.
+    /// One micro-batch. tokens, targets: (batch * context) host, copied before return. flags.first also begins the
+    /// step.
     void trainPass(kernels::Backend& backend, const PassFlags& flags, const int32_t* tokens, const int32_t* targets);
     void setParameters(kernels::Backend& backend, const kernels::StepParameters& parameters);
-    /// Gradient norm, control, scales, AdamW. The casts of the weights belong to the next step: `next` says whether that is probed.
+    /// Gradient norm, control, scales, AdamW. The casts of the weights belong to the next step: `next` says whether
+    /// that is probed.
     void finishStep(kernels::Backend& backend, const PassFlags& next);
     void evalPass(kernels::Backend& backend, const int32_t* tokens, const int32_t* targets, int64_t rows, bool clear);
     void castWeights(kernels::Backend& backend);  ///< before evalPass: codes of weights under the current recipe

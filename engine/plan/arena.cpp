@@ -6,7 +6,9 @@ namespace mantissa::engine {
 
 namespace {
 
-size_t aligned(size_t bytes) { return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment; }
+size_t aligned(size_t bytes) {
+    return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+}
 
 }  // namespace
 

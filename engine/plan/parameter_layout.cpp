@@ -78,12 +78,11 @@ ParameterLayout makeParameterLayout(const ModelConfig& model) {
     layout.finalGain = builder.vector("ln_f.weight", model.width, 1);
     layout.finalBias = builder.vector("ln_f.bias", model.width, 0);
     layout.positionTable = builder.matrix("wpe.weight", model.context, model.width, kInitStd, -1);
-    layout.tokenTable = builder.matrix("wte.weight", padded, model.width, kInitStd, model.tiedHead ? headLinear : -1,
-                                       model.vocabulary);
+    layout.tokenTable =
+        builder.matrix("wte.weight", padded, model.width, kInitStd, model.tiedHead ? headLinear : -1, model.vocabulary);
     layout.head = layout.tokenTable;
     if (!model.tiedHead)
-        layout.head =
-            builder.matrix("lm_head.weight", padded, model.width, kInitStd, headLinear, model.vocabulary);
+        layout.head = builder.matrix("lm_head.weight", padded, model.width, kInitStd, headLinear, model.vocabulary);
     return layout;
 }
 

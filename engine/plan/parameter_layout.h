@@ -1,4 +1,5 @@
-// Where each parameter lies in the flat arrays (masters, moments, gradients, compute copy), its name and its start values.
+// Where each parameter lies in the flat arrays (masters, moments, gradients, compute copy), its name and its start
+// values.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct ParameterInfo {
     bool decay = false;          ///< matrices take weight decay
     float std = 0;               ///< start values: N(0, std); 0: `value` everywhere
     float value = 0;
-    int linear = -1;             ///< the weight of this linear of the precision plan, or -1
+    int linear = -1;  ///< the weight of this linear of the precision plan, or -1
     int64_t count() const { return rows * cols; }
 };
 
@@ -28,15 +29,16 @@ struct LayerParameters {
 
 struct ParameterLayout {
     std::vector<ParameterInfo> tensors;
-    int64_t size = 0;  ///< elements of a flat array
+    int64_t size = 0;       ///< elements of a flat array
     int64_t trueCount = 0;  ///< parameters without padding
     int tokenTable = 0, positionTable = 0, finalGain = 0, finalBias = 0;
     int head = 0;  ///< the token table when tied
     std::vector<LayerParameters> layers;
 };
 
-/// Order: h.0 ... h.(L-1), ln_f, wpe, wte (, lm_head). The gradients of the head come first and those of the layers last to first, so
-/// that with one micro-batch the flat gradients can lie over the activations of layers that backward has left.
+/// Order: h.0 ... h.(L-1), ln_f, wpe, wte (, lm_head). The gradients of the head come first and those of the layers
+/// last to first, so that with one micro-batch the flat gradients can lie over the activations of layers that backward
+/// has left.
 ParameterLayout makeParameterLayout(const ModelConfig& model);
 
 }  // namespace mantissa::engine

@@ -27,23 +27,35 @@ class PlanningBackend final : public kernels::Backend {
         note(real_.workspace(op));
         return {};
     }
-#define MANTISSA_PLANNING_OP(Op, phase)                                                               \
-    size_t workspace(const kernels::Op& op) const override { return real_.workspace(op); }            \
-    void run(const kernels::Op& op) override { note(real_.workspace(op)); }
+#define MANTISSA_PLANNING_OP(Op, phase)                      \
+    size_t workspace(const kernels::Op& op) const override { \
+        return real_.workspace(op);                          \
+    }                                                        \
+    void run(const kernels::Op& op) override {               \
+        note(real_.workspace(op));                           \
+    }
     MANTISSA_OPS(MANTISSA_PLANNING_OP)
 #undef MANTISSA_PLANNING_OP
 
-    bool needsTransposedCodes() const override { return real_.needsTransposedCodes(); }
-    bool nativeFp8() const override { return real_.nativeFp8(); }
+    bool needsTransposedCodes() const override {
+        return real_.needsTransposedCodes();
+    }
+    bool nativeFp8() const override {
+        return real_.nativeFp8();
+    }
     std::unique_ptr<kernels::Recording> record(std::function<void()> ops) override {
         ops();
         return nullptr;
     }
     void replay(kernels::Recording&) override {}
-    kernels::PhaseTimes takePhaseTimes() override { return {}; }
+    kernels::PhaseTimes takePhaseTimes() override {
+        return {};
+    }
 
   private:
-    void note(size_t bytes) { largest_ = std::max(largest_, bytes); }
+    void note(size_t bytes) {
+        largest_ = std::max(largest_, bytes);
+    }
     const kernels::Backend& real_;
     size_t largest_ = 0;
 };

@@ -14,7 +14,9 @@ namespace {
 constexpr Gemm kReaders[3][2] = {{Gemm::Fprop, Gemm::Wgrad}, {Gemm::Fprop, Gemm::Dgrad}, {Gemm::Dgrad, Gemm::Wgrad}};
 const char* const kLinearNames[] = {"attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", ""};
 
-[[noreturn]] void invalid(const std::string& sentence) { throw Error(ErrorCode::InvalidConfig, sentence); }
+[[noreturn]] void invalid(const std::string& sentence) {
+    throw Error(ErrorCode::InvalidConfig, sentence);
+}
 
 void checkModel(const ModelConfig& model) {
     const auto positive = [](const char* name, int value) {
@@ -30,8 +32,8 @@ void checkModel(const ModelConfig& model) {
         invalid(fmt::format("model.heads: {} heads do not divide width {}", model.heads, model.width));
     const int headWidth = model.width / model.heads;
     if (headWidth != 16 && headWidth != 32 && headWidth != 64 && headWidth != 128)
-        invalid(fmt::format("model.heads: head width {} (width {} / heads {}); allowed: 16, 32, 64, 128", headWidth, model.width,
-                            model.heads));
+        invalid(fmt::format("model.heads: head width {} (width {} / heads {}); allowed: 16, 32, 64, 128", headWidth,
+                            model.width, model.heads));
     if (model.ffn % 16 != 0) invalid(fmt::format("model.ffn: {}; allowed: multiples of 16", model.ffn));
 }
 
@@ -43,11 +45,21 @@ LinearPlan makeLinear(const ModelConfig& model, int layer, LinearKind kind) {
     linear.name = kLinearNames[static_cast<int>(kind)];
     const int64_t width = model.width, ffn = model.ffn;
     switch (kind) {
-        case LinearKind::Qkv: linear.in = width, linear.out = 3 * width; break;
-        case LinearKind::Proj: linear.in = width, linear.out = width; break;
-        case LinearKind::Fc1: linear.in = width, linear.out = ffn; break;
-        case LinearKind::Fc2: linear.in = ffn, linear.out = width; break;
-        case LinearKind::Head: linear.in = width, linear.out = paddedVocabulary(model); break;
+        case LinearKind::Qkv:
+            linear.in = width, linear.out = 3 * width;
+            break;
+        case LinearKind::Proj:
+            linear.in = width, linear.out = width;
+            break;
+        case LinearKind::Fc1:
+            linear.in = width, linear.out = ffn;
+            break;
+        case LinearKind::Fc2:
+            linear.in = ffn, linear.out = width;
+            break;
+        case LinearKind::Head:
+            linear.in = width, linear.out = paddedVocabulary(model);
+            break;
     }
     return linear;
 }
@@ -67,8 +79,8 @@ void applyRules(LinearPlan& linear, const ModelConfig& model, const PrecisionCon
     }
     for (RecipeKind recipe : linear.recipe)
         if (recipe != RecipeKind::Bf16 && recipe != linear.fp8Recipe())
-            invalid(fmt::format("precision.rules: {} gets {} and {}; allowed: one FP8 recipe a linear, beside bf16", full,
-                                recipeName(linear.fp8Recipe()), recipeName(recipe)));
+            invalid(fmt::format("precision.rules: {} gets {} and {}; allowed: one FP8 recipe a linear, beside bf16",
+                                full, recipeName(linear.fp8Recipe()), recipeName(recipe)));
 }
 
 }  // namespace
@@ -137,25 +149,36 @@ std::vector<CatalogueEntry> PrecisionPlan::catalogue(int64_t rows) const {
     return entries;
 }
 
-int64_t paddedVocabulary(const ModelConfig& model) { return (static_cast<int64_t>(model.vocabulary) + 63) / 64 * 64; }
+int64_t paddedVocabulary(const ModelConfig& model) {
+    return (static_cast<int64_t>(model.vocabulary) + 63) / 64 * 64;
+}
 
 const char* recipeName(RecipeKind recipe) {
     switch (recipe) {
-        case RecipeKind::Bf16: return "bf16";
-        case RecipeKind::Delayed: return "delayed";
-        case RecipeKind::Current: return "current";
-        case RecipeKind::Fixed: return "fixed";
+        case RecipeKind::Bf16:
+            return "bf16";
+        case RecipeKind::Delayed:
+            return "delayed";
+        case RecipeKind::Current:
+            return "current";
+        case RecipeKind::Fixed:
+            return "fixed";
     }
     return "?";
 }
 
 const char* modeName(PrecisionMode mode) {
     switch (mode) {
-        case PrecisionMode::Fp32: return "fp32";
-        case PrecisionMode::Tf32: return "tf32";
-        case PrecisionMode::Fp16: return "fp16";
-        case PrecisionMode::Bf16: return "bf16";
-        case PrecisionMode::Fp8: return "fp8";
+        case PrecisionMode::Fp32:
+            return "fp32";
+        case PrecisionMode::Tf32:
+            return "tf32";
+        case PrecisionMode::Fp16:
+            return "fp16";
+        case PrecisionMode::Bf16:
+            return "bf16";
+        case PrecisionMode::Fp8:
+            return "fp8";
     }
     return "?";
 }
@@ -185,11 +208,18 @@ PrecisionPlan makePrecisionPlan(const ModelConfig& model, const PrecisionConfig&
         invalid(fmt::format("precision.history_length: {}; allowed: 1 and more", precision.historyLength));
     PrecisionPlan plan;
     switch (precision.mode) {
-        case PrecisionMode::Fp32: break;
-        case PrecisionMode::Tf32: plan.tf32 = true; break;
-        case PrecisionMode::Fp16: plan.type = DType::F16; break;
+        case PrecisionMode::Fp32:
+            break;
+        case PrecisionMode::Tf32:
+            plan.tf32 = true;
+            break;
+        case PrecisionMode::Fp16:
+            plan.type = DType::F16;
+            break;
         case PrecisionMode::Bf16:
-        case PrecisionMode::Fp8: plan.type = DType::BF16; break;
+        case PrecisionMode::Fp8:
+            plan.type = DType::BF16;
+            break;
     }
     if (precision.format == Fp8Format::E4m3) plan.gradFormat = DType::E4M3;
     for (int layer = 0; layer < model.layers; ++layer)

@@ -1,4 +1,5 @@
-// Which product of which linear runs in which format: one value object, made from the recipe and the rules, read by everything else.
+// Which product of which linear runs in which format: one value object, made from the recipe and the rules, read by
+// everything else.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +33,13 @@ struct LinearPlan {
     RecipeKind fp8Recipe() const;
 };
 
-/// Quantized tensors have two numbers: the slot (weights of all linears, then inputs, then grad_outputs: the device's order, so that
-/// activations can be cleared apart from weights) and the place in the catalogue (order of execution).
+/// Quantized tensors have two numbers: the slot (weights of all linears, then inputs, then grad_outputs: the device's
+/// order, so that activations can be cleared apart from weights) and the place in the catalogue (order of execution).
 struct PrecisionPlan {
     kernels::DType type = kernels::DType::F32;  ///< residual stream, activations, compute copy of the parameters
     bool tf32 = false;
-    kernels::DType inputFormat = kernels::DType::E4M3, weightFormat = kernels::DType::E4M3, gradFormat = kernels::DType::E5M2;
+    kernels::DType inputFormat = kernels::DType::E4M3, weightFormat = kernels::DType::E4M3,
+                   gradFormat = kernels::DType::E5M2;
     std::vector<LinearPlan> linears;  ///< order of execution; the head is last
     bool anyFp8 = false;
 
@@ -55,13 +57,14 @@ struct PrecisionPlan {
     std::vector<int> catalogueSlots() const;  ///< slot of each catalogue entry
 };
 
-int64_t paddedVocabulary(const ModelConfig& model);  ///< next multiple of 64
-const char* recipeName(RecipeKind recipe);           ///< "bf16", "delayed", "current", "fixed"
-const char* modeName(PrecisionMode mode);            ///< "fp32", "tf32", "fp16", "bf16", "fp8"
+int64_t paddedVocabulary(const ModelConfig& model);                     ///< next multiple of 64
+const char* recipeName(RecipeKind recipe);                              ///< "bf16", "delayed", "current", "fixed"
+const char* modeName(PrecisionMode mode);                               ///< "fp32", "tf32", "fp16", "bf16", "fp8"
 bool globMatches(const std::string& pattern, const std::string& text);  ///< * and ?
 
-/// Throws InvalidConfig when the model's sizes do not fit together, or when rules give the FP8 products of one linear different
-/// recipes. Rules count in FP8 mode only; first/last layers, then the head's switch, then rules in order, the last match wins.
+/// Throws InvalidConfig when the model's sizes do not fit together, or when rules give the FP8 products of one linear
+/// different recipes. Rules count in FP8 mode only; first/last layers, then the head's switch, then rules in order, the
+/// last match wins.
 PrecisionPlan makePrecisionPlan(const ModelConfig& model, const PrecisionConfig& precision);
 
 }  // namespace mantissa::engine

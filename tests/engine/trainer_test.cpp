@@ -1,4 +1,5 @@
-// The training loop as a whole: it learns in every precision, evaluation and probes leave state alone, threads do not matter.
+// The training loop as a whole: it learns in every precision, evaluation and probes leave state alone, threads do not
+// matter.
 #include "engine/trainer.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,9 @@ struct Case {
     PrecisionMode mode;
     RecipeKind recipe;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Case& c, std::ostream* out) {
+    *out << c.name;
+}
 
 class EveryPrecision : public testing::TestWithParam<Case> {
   protected:
@@ -50,7 +53,9 @@ TEST_P(EveryPrecision, LossFalls) {
     std::printf("%s: loss %.4f -> %.4f\n", GetParam().name, first, last);
     EXPECT_NEAR(first, std::log(96.0), 0.1);
     // All scales 1 lose the gradients: that run learns little, as it should; the others get far.
-    if (GetParam().recipe != RecipeKind::Fixed) EXPECT_LT(last, 3.0);
+    if (GetParam().recipe != RecipeKind::Fixed) {
+        EXPECT_LT(last, 3.0);
+    }
     EXPECT_EQ(trainer.stepIndex(), config.steps);
     EXPECT_EQ(trainer.tokensSeen(), config.steps * 256);
 }

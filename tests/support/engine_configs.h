@@ -9,7 +9,8 @@
 namespace mantissa::test {
 
 /// The preset tiny: L2 d64 h2 T64 B4.
-inline engine::TrainerConfig tinyConfig(engine::PrecisionMode mode, engine::RecipeKind recipe = engine::RecipeKind::Delayed) {
+inline engine::TrainerConfig tinyConfig(engine::PrecisionMode mode,
+                                        engine::RecipeKind recipe = engine::RecipeKind::Delayed) {
     engine::TrainerConfig config;
     config.model = {96, 64, 2, 2, 256, 64, true};
     config.precision.mode = mode;

@@ -8,7 +8,8 @@
 
 namespace mantissa::test {
 
-/// token(i + 1) = token(i) * 5 + 7 mod vocabulary, nine times in ten; else a hashed one. Learnable: loss falls towards about 0.7.
+/// token(i + 1) = token(i) * 5 + 7 mod vocabulary, nine times in ten; else a hashed one. Learnable: loss falls towards
+/// about 0.7.
 class SyntheticTokens final : public engine::TokenSource {
   public:
     SyntheticTokens(int vocabulary, int context) : vocabulary_(vocabulary), context_(context) {}
@@ -18,7 +19,9 @@ class SyntheticTokens final : public engine::TokenSource {
     int64_t validationWindows() const override { return 64; }
     int vocabulary() const override { return vocabulary_; }
     void trainWindow(int64_t index, int32_t* out) const override { fill(static_cast<uint64_t>(index) * 2, out); }
-    void validationWindow(int64_t index, int32_t* out) const override { fill(static_cast<uint64_t>(index) * 2 + 1, out); }
+    void validationWindow(int64_t index, int32_t* out) const override {
+        fill(static_cast<uint64_t>(index) * 2 + 1, out);
+    }
     std::optional<double> entropyRate() const override { return std::nullopt; }
     int64_t replacedCharacters() const override { return 0; }
     std::string description() const override { return "synthetic tokens"; }
