@@ -60,9 +60,9 @@ class RunStore {
     /// Names of all series: scalars first, then numerics/<layer>/<linear>/<tensor>/<statistic> in catalogue order
     /// (stored ones).
     std::vector<std::string> seriesNames(const std::string& id);
-    /// Scalars (loss, grad_norm, lr, tokens, tokens_per_s, step_ms, val_loss, memory_bytes, phase/<phase>_ms, loss_scale,
-    /// seconds) and numerics names, also derived statistics. fromStep: only steps >= it, for reading on while a run
-    /// goes. Unknown name: empty.
+    /// Scalars (loss, grad_norm, lr, tokens, tokens_per_s, step_ms, val_loss, memory_bytes, phase/<phase>_ms,
+    /// loss_scale, seconds) and numerics names, also derived statistics. fromStep: only steps >= it, for reading on
+    /// while a run goes. Unknown name: empty.
     Series series(const std::string& id, const std::string& metric, int64_t fromStep = 0);
     /// All tensors of the catalogue at once; steps firstStep … lastStep (lastStep < 0: to the end).
     NumericsRange numerics(const std::string& id, Statistic statistic, int64_t firstStep, int64_t lastStep);

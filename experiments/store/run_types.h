@@ -164,16 +164,19 @@ struct Heatmap {
     std::vector<uint32_t> steps;
 };
 
-/// The amax window of a tensor after the update of a step, made from the recorded amaxes by the delayed rule.
+/// What set the scale of a tensor: the amaxes of the last `history` updates up to and with the one of `step`, by the
+/// delayed rule, made from the recorded amaxes. (In the engine's own window the oldest of them has just rolled out and
+/// slot 0 is open again.)
 struct AmaxWindow {
-    std::vector<float> entries;  ///< oldest closed … newest closed; 0: still empty. Length history − 1 or fewer
-    std::vector<int64_t> steps;  ///< the step each entry came from; 0 for empty ones
-    int ruling = -1;             ///< index of the entry that gives the scale; −1: none (fresh, or not delayed)
-    int64_t leavesIn = 0;        ///< updates until the ruling entry drops out
-    float scaleUsed = 1;         ///< in the step
-    float scaleNext = 1;         ///< after its update
-    int64_t age = 0;             ///< updates since the scale last changed
-    int64_t frozenFor = 0;       ///< > 0: an Inf in the window holds the scale for so many updates
+    std::vector<float> entries;  ///< oldest … newest, at most `history` long; empty unless the recipe is delayed
+    std::vector<int64_t> steps;  ///< the step each entry came from
+    int history = 0;             ///< length of the window
+    int ruling = -1;        ///< index of the entry that gives scaleNext; −1: none (fresh, frozen, or not delayed)
+    int64_t leavesIn = 0;   ///< updates until the ruling entry drops out
+    float scaleUsed = 1;    ///< by the cast of this step
+    float scaleNext = 1;    ///< after this step's update
+    int64_t age = 0;        ///< updates since the scale last changed; 0: this step's update changed it
+    int64_t frozenFor = 0;  ///< > 0: an Inf in the window holds the scale for so many updates
     bool everUpdated = false;
 };
 

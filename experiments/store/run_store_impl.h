@@ -1,0 +1,26 @@
+// Inside of RunStore, shared by its source files.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "experiments/store/database.h"
+#include "experiments/store/run_store.h"
+
+namespace mantissa::experiments {
+
+struct RunStore::Impl {
+    std::string path, readOnlyReason;
+    std::unique_ptr<Database> database;
+    int schema = 0;
+    std::map<std::string, int64_t> rows;  ///< ULID to row id
+
+    /// Throws InvalidConfig when there is no such run.
+    int64_t rowId(const std::string& id);
+    std::string lockPath(const std::string& id) const;
+    /// Queued, running or paused without a process behind it is interrupted.
+    void settle(RunSummary& run) const;
+};
+
+}  // namespace mantissa::experiments

@@ -1,0 +1,27 @@
+// Facts about a run's tensors that reading statistics needs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/store/run_store.h"
+
+namespace mantissa::experiments {
+
+struct TensorFacts {
+    std::vector<engine::CatalogueEntry> catalogue;
+    std::vector<double> largest;  ///< M of each tensor's format
+    int margin = 0, historyLength = 1024;
+    bool mostRecent = false;
+};
+TensorFacts tensorFacts(RunStore& store, const std::string& id);
+
+struct NumericsName {
+    int tensor;
+    Statistic statistic;
+};
+std::optional<NumericsName> parseNumericsName(const std::vector<engine::CatalogueEntry>& catalogue,
+                                              const std::string& name);
+
+}  // namespace mantissa::experiments

@@ -1,0 +1,130 @@
+#include "experiments/store/step_record.h"
+
+#include "experiments/store/bytes.h"
+
+namespace mantissa::experiments {
+
+namespace {
+constexpr uint8_t kVersion = 1;
+constexpr uint8_t kCast = 1, kDear = 2, kAmaxOnly = 4;
+constexpr uint64_t kMaxTensors = 1 << 20;
+constexpr uint64_t kMaxBins = 4096;
+}  // namespace
+
+std::vector<uint8_t> encodeStep(const StepRecord& record, const engine::NumericsRecord* numerics) {
+    ByteWriter out;
+    out.u8(kVersion);
+    out.u8(record.probed ? 1 : 0);
+    out.u8(static_cast<uint8_t>(record.scalars.size()));
+    for (const auto& [metric, value] : record.scalars) {
+        out.u8(static_cast<uint8_t>(metric));
+        out.f64(value);
+    }
+    out.varint(numerics == nullptr ? 0 : numerics->tensors.size());
+    if (numerics == nullptr) return out.take();
+    for (const auto& tensor : numerics->tensors) {
+        const bool cast = tensor.counters[0] > 0;
+        const uint8_t flags = cast ? kCast | (tensor.dear ? kDear : 0) : tensor.amax != 0 ? kAmaxOnly : 0;
+        out.u8(flags);
+        if (flags == 0) continue;
+        out.f32(tensor.amax);
+        if (!cast) continue;
+        out.f32(tensor.scale);
+        for (const uint64_t counter : tensor.counters) out.varint(counter);
+        if (tensor.dear)
+            for (const float value : {tensor.minNonZero, tensor.mse, tensor.sqnrDb, tensor.kurtosis}) out.f32(value);
+    }
+    return out.take();
+}
+
+std::optional<StepRecord> decodeStep(BlobView blob, int64_t step, bool scalarsOnly) {
+    ByteReader in(blob.data, blob.size);
+    if (in.u8() != kVersion) return std::nullopt;
+    StepRecord record;
+    record.step = step;
+    record.probed = (in.u8() & 1) != 0;
+    const int scalars = in.u8();
+    for (int i = 0; i < scalars; ++i) {
+        const auto metric = static_cast<Metric>(in.u8());
+        record.scalars.emplace_back(metric, in.f64());
+    }
+    if (scalarsOnly) return in.ok() ? std::optional<StepRecord>(std::move(record)) : std::nullopt;
+    const uint64_t tensors = in.varint();
+    if (!in.ok() || tensors > kMaxTensors || tensors > in.left()) return std::nullopt;
+    record.tensors.resize(tensors);
+    for (auto& tensor : record.tensors) {
+        const uint8_t flags = in.u8();
+        if ((flags & (kCast | kAmaxOnly)) == 0) continue;
+        tensor.amax = in.f32();
+        if ((flags & kCast) == 0) continue;
+        tensor.scale = in.f32();
+        for (uint64_t& counter : tensor.counters) counter = in.varint();
+        tensor.dear = (flags & kDear) != 0;
+        if (tensor.dear)
+            for (float* value : {&tensor.minNonZero, &tensor.mse, &tensor.sqnrDb, &tensor.kurtosis}) *value = in.f32();
+    }
+    if (!in.ok()) return std::nullopt;
+    return record;
+}
+
+std::vector<uint8_t> encodeExponents(const engine::NumericsRecord& numerics) {
+    bool any = false;
+    ByteWriter out;
+    out.u8(kVersion);
+    out.varint(numerics.tensors.size());
+    for (const auto& tensor : numerics.tensors) {
+        const auto& counts = tensor.exponents;
+        size_t first = 0, last = counts.size();
+        while (first < last && counts[first] == 0) ++first;
+        while (last > first && counts[last - 1] == 0) --last;
+        out.varint(counts.size());
+        if (counts.empty()) continue;
+        any = true;
+        out.varint(first);
+        out.varint(last - first);
+        for (size_t i = first; i < last; ++i) out.varint(counts[i]);
+    }
+    return any ? out.take() : std::vector<uint8_t>();
+}
+
+std::vector<uint32_t> decodeExponents(BlobView blob, int tensor) {
+    ByteReader in(blob.data, blob.size);
+    if (in.u8() != kVersion) return {};
+    const uint64_t tensors = in.varint();
+    for (uint64_t t = 0; t < tensors && in.ok() && static_cast<int64_t>(t) <= tensor; ++t) {
+        const uint64_t bins = in.varint();
+        if (bins == 0) continue;
+        const uint64_t first = in.varint(), count = in.varint();
+        if (!in.ok() || bins > kMaxBins || first > bins || count > bins - first) return {};
+        std::vector<uint32_t> counts(bins);
+        for (uint64_t i = 0; i < count; ++i) counts[first + i] = static_cast<uint32_t>(in.varint());
+        if (in.ok() && static_cast<int64_t>(t) == tensor) return counts;
+    }
+    return {};
+}
+
+std::optional<double> statisticValue(const engine::TensorNumerics& tensor, Statistic statistic) {
+    const bool cast = tensor.counters[0] > 0;
+    if (statistic == Statistic::Amax)
+        return cast || tensor.amax != 0 ? std::optional<double>(tensor.amax) : std::nullopt;
+    if (!cast) return std::nullopt;
+    if (statistic == Statistic::Scale) return tensor.scale;
+    if (isCounter(statistic))
+        return static_cast<double>(
+            tensor.counters[static_cast<int>(statistic) - static_cast<int>(Statistic::Elements)]);
+    if (!tensor.dear) return std::nullopt;
+    switch (statistic) {
+        case Statistic::MinNonZero:
+            return tensor.minNonZero;
+        case Statistic::Mse:
+            return tensor.mse;
+        case Statistic::SqnrDb:
+            return tensor.sqnrDb;
+        case Statistic::Kurtosis:
+            return tensor.kurtosis;
+        default:
+            return std::nullopt;
+    }
+}
+
+}  // namespace mantissa::experiments
