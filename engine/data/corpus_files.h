@@ -1,0 +1,26 @@
+// Finding and reading corpus files: a file, a folder, a glob; gzip undone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mantissa::engine {
+
+/// Error form of data files: "data.path: WHERE: WHY". Throws InvalidFile.
+[[noreturn]] void refuseData(const std::string& where, const std::string& why);
+
+/// The regular files that `path` names, sorted by name: the file itself, every file below a folder (hidden ones left
+/// out), or what a glob (*, ?, [...]) matches. Throws InvalidFile when there is none.
+std::vector<std::string> corpusFiles(const std::string& path);
+
+/// Whole content, gunzipped when it starts with the gzip magic (several members are joined). At most kMaxCorpusBytes.
+/// Throws InvalidFile: unreadable, torn gzip, too large.
+std::vector<uint8_t> readCorpusFile(const std::string& path);
+inline constexpr uint64_t kMaxCorpusBytes = uint64_t{8} << 30;
+
+/// Path of the King James text: the data folder's copy, or one installed system-wide; made from Debian's program
+/// `bible` when neither is there (written atomically into the data folder). Throws InvalidFile with what to install.
+std::string kjvFile();
+
+}  // namespace mantissa::engine
