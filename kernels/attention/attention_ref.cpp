@@ -3,9 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device/cpu_ops.h"
+#include "kernels/device/reference_access.h"
 #include "kernels/error.h"
-#include "kernels/simd/scalar_convert.h"
 
 namespace mantissa::kernels {
 
@@ -38,7 +37,7 @@ Head loadHead(const void* qkv, DType type, int64_t context, int64_t heads, int64
         for (int64_t t = 0; t < context; ++t)
             for (int64_t d = 0; d < width; ++d)
                 (*parts[part])[t * width + d] =
-                    loadScalar(qkv, type, (b * context + t) * 3 * channels + part * channels + h * width + d);
+                    reference::load(type, qkv, (b * context + t) * 3 * channels + part * channels + h * width + d);
     }
     return head;
 }
@@ -73,8 +72,8 @@ void backwardHead(const AttentionBackward& op, int64_t b, int64_t h) {
         double delta = 0;  // sum_d dOut out (arXiv:2205.14135, algorithm 4)
         for (int64_t d = 0; d < D; ++d) {
             const int64_t index = (b * T + t) * C + h * D + d;
-            dOut[d] = loadScalar(op.dOut, op.type, index);
-            delta += dOut[d] * loadScalar(op.out, op.type, index);
+            dOut[d] = reference::load(op.type, op.dOut, index);
+            delta += dOut[d] * reference::load(op.type, op.out, index);
         }
         for (int64_t j = 0; j <= t; ++j) {
             const double ds = p[j] * (dot(dOut.data(), &head.v[j * D], D) - delta) * scale;
@@ -89,8 +88,8 @@ void backwardHead(const AttentionBackward& op, int64_t b, int64_t h) {
     for (int part = 0; part < 3; ++part)
         for (int64_t t = 0; t < T; ++t)
             for (int64_t d = 0; d < D; ++d)
-                storeScalar(op.dQkv, op.type, (b * T + t) * 3 * C + part * C + h * D + d,
-                            static_cast<float>((*parts[part])[t * D + d]));
+                reference::store(op.type, op.dQkv, (b * T + t) * 3 * C + part * C + h * D + d,
+                                 (*parts[part])[t * D + d]);
 }
 
 }  // namespace
@@ -114,7 +113,7 @@ void runReference(const AttentionForward& op) {
                 for (int64_t d = 0; d < D; ++d) {
                     double sum = 0;
                     for (int64_t j = 0; j <= t; ++j) sum += p[j] * head.v[j * D + d];
-                    storeScalar(op.out, op.type, (b * T + t) * C + h * D + d, static_cast<float>(sum));
+                    reference::store(op.type, op.out, (b * T + t) * C + h * D + d, sum);
                 }
             }
         }
@@ -133,7 +132,7 @@ void runReference(const AttentionBackward& op) {
     for (int64_t c = 0; c < columns; ++c) {
         double sum = op.accumulate ? op.dBias[c] : 0.0;
         for (int64_t row = 0; row < op.batch * op.context; ++row)
-            sum += loadScalar(op.dQkv, op.type, row * columns + c);
+            sum += reference::load(op.type, op.dQkv, row * columns + c);
         op.dBias[c] = static_cast<float>(sum);
     }
 }

@@ -13,18 +13,21 @@ enum class Gemm : uint8_t { Fprop, Dgrad, Wgrad };
 struct MatmulOperand {
     const void* data = nullptr;
     DType type = DType::F32;
-    bool kContiguous = true;           ///< true: stored [row][k], leading dimension `ld`; false: stored [k][row]
-    int64_t ld = 0;                    ///< elements between consecutive rows of the storage
-    const float* scaleInv = nullptr;   ///< FP8: device memory; value = code value * scaleInv
-    const uint8_t* transposed = nullptr;  ///< FP8 where the chip needs k contiguous: codes stored the other way round, ld = the other size
+    bool kContiguous = true;          ///< true: stored [row][k], leading dimension `ld`; false: stored [k][row]
+    int64_t ld = 0;                   ///< elements between consecutive rows of the storage
+    const float* scaleInv = nullptr;  ///< FP8: device memory; value = code value * scaleInv
+    const uint8_t* transposed =
+        nullptr;  ///< FP8 where the chip needs k contiguous: codes stored the other way round, ld = the other size
 };
 
 /// D(m, n) = scaleInvA * scaleInvB * sum_k A(m, k) B(n, k) + bias(n), or D += ... when accumulate (F32 only).
 ///   fprop  y (M, N)  = x (M, K) w (N, K)^T + b : m = M, n = N, k = K, a = x [m][k], b = w [n][k]
 ///   dgrad  dx (M, K) = dy (M, N) w (N, K)      : m = M, n = K, k = N, a = dy [m][k], b = w stored [k][n]
-///   wgrad  dw (N, K) = dy (M, N)^T x (M, K)    : m = N, n = K, k = M, a = dy stored [k][m], b = x stored [k][n]; F32 out
-/// Operand types: F32 x F32; F32 with tf32 (inputs cut to 10 bits); F16 x F16; BF16 x BF16; E4M3/E5M2 x E4M3/E5M2. Sums in F32.
-/// CPU order of summation: facts in kernels/matmul/matmul_cpu.cpp; the same bits on AVX2, AVX-512, AVX-512-BF16, on any thread count.
+///   wgrad  dw (N, K) = dy (M, N)^T x (M, K)    : m = N, n = K, k = M, a = dy stored [k][m], b = x stored [k][n]; F32
+///   out
+/// Operand types: F32 x F32; F32 with tf32 (inputs cut to 10 bits); F16 x F16; BF16 x BF16; E4M3/E5M2 x E4M3/E5M2. Sums
+/// in F32. CPU order of summation: facts in kernels/matmul/matmul_cpu.cpp; the same bits on AVX2, AVX-512,
+/// AVX-512-BF16, on any thread count.
 struct Matmul {
     Gemm gemm = Gemm::Fprop;
     int64_t m = 0, n = 0, k = 0;
@@ -42,11 +45,13 @@ struct Matmul {
 /// What really ran, filled in by the call itself; the effective precision map is made from it.
 struct MatmulReport {
     DType a = DType::None, b = DType::None, out = DType::None;
-    bool native = false;            ///< the chip's own instruction for these types; false: emulated (decoded, BF16 or F32 product)
-    const char* algorithm = "";     ///< e.g. "avx512bf16 8x32 k768", "cublasLt 13.1 #3"; static or interned text
+    bool native =
+        false;  ///< the chip's own instruction for these types; false: emulated (decoded, BF16 or F32 product)
+    const char* algorithm = "";  ///< e.g. "avx512bf16 8x32 k768", "cublasLt 13.1 #3"; static or interned text
 };
 
-/// Throws ShapeMismatch, naming the operand and the values, unless types, sizes and leading dimensions fit the contract above.
+/// Throws ShapeMismatch, naming the operand and the values, unless types, sizes and leading dimensions fit the contract
+/// above.
 void checkMatmul(const Matmul& op);
 
 }  // namespace mantissa::kernels

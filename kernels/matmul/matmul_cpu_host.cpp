@@ -1,25 +1,150 @@
-// Matrix product on the CPU: the entry that the CPU backend calls.
+// Matrix product on the CPU, host part: the contract's checks, the cut into regions and tiles, the report.
+//
+// A region multiplies all rows of A with some columns of B: first its share of B is packed by all workers, then tiles
+// of rows are multiplied. How it is cut changes no bit of the result (kernels/matmul/matmul_kernels.h).
+#include <algorithm>
+#include <array>
+#include <string>
+
 #include "kernels/device/cpu_ops.h"
+#include "kernels/formats/half.h"
+#include "kernels/matmul/matmul_kernels.h"
 
 namespace mantissa::kernels {
 
-size_t workspaceCpu(const Matmul&, const CpuContext&) {
-    return 0;
+namespace {
+
+constexpr int64_t kPackedBytes = 8 << 20;  // of B in one region: stays in the last-level cache
+constexpr int64_t kLeastColumns = 256;     // A is packed again in each region, at 1/columns of the product's cost
+constexpr int64_t kMostColumns = 1024;     // the sums of a tile's rows stay in the second-level cache
+constexpr int64_t kTileRows = 128;
+constexpr int64_t kTilesPerThread = 6;
+constexpr int64_t kPackElements = 16384;  // of B packed by one tile: 5 to 10 microseconds
+
+int64_t divideUp(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+int64_t roundUp(int64_t a, int64_t b) {
+    return divideUp(a, b) * b;
+}
+
+PackedForm formOf(const Matmul& op, const MatmulKernels& kernels) {
+    if (op.a.type == DType::F32 || op.a.type == DType::F16) return PackedForm::F32;
+    return kernels.hasBf16 ? PackedForm::Bf16Pairs : PackedForm::F32Pairs;
+}
+
+/// How a product is cut, and where its parts lie in the workspace (all in floats).
+struct Plan {
+    PackedForm form;
+    int64_t units, columns, rows;  ///< columns of a region, rows of a tile
+    int64_t bias, packedB, scratch;
+
+    Plan(const Matmul& op, const MatmulKernels& kernels, int threads) : form(formOf(op, kernels)) {
+        units = form == PackedForm::F32 ? op.k : form == PackedForm::F32Pairs ? roundUp(op.k, 2) : divideUp(op.k, 2);
+        const int64_t fitting = kPackedBytes / (4 * std::max<int64_t>(units, 1));
+        const int64_t most = std::clamp(fitting, kLeastColumns, kMostColumns);
+        const int64_t regions = std::max<int64_t>(1, divideUp(op.n, most));
+        columns = roundUp(divideUp(op.n, regions), kernels.nr);
+        const int64_t panels = divideUp(op.m, kernels.mr);
+        const int64_t wanted = std::max<int64_t>(1, panels / (kTilesPerThread * threads));
+        rows = std::min(wanted, kTileRows / kernels.mr) * kernels.mr;
+        bias = roundUp(columns, 16);
+        packedB = roundUp(columns * units, 16);
+        scratch = roundUp(matmulScratchFloats(kernels, rows, columns, units), 16);
+    }
+    size_t bytes(int threads) const { return static_cast<size_t>(bias + packedB + scratch * threads) * 4; }
+};
+
+PackSource sourceOf(const MatmulOperand& operand, int64_t rows, int64_t k, bool tf32) {
+    return {operand.data, operand.type, operand.kContiguous, tf32, operand.ld, rows, k};
+}
+
+float biasAt(const Matmul& op, int64_t column) {
+    if (op.biasType == DType::BF16) return decodeBf16(static_cast<const uint16_t*>(op.bias)[column]);
+    if (op.biasType == DType::F16) return decodeFp16(static_cast<const uint16_t*>(op.bias)[column]);
+    return static_cast<const float*>(op.bias)[column];
+}
+
+/// Packs the region's columns of B. Lines of k go together when k is strided, so that memory is read in order.
+void packRegion(const MatmulJob& job, const MatmulKernels& kernels, Executor& executor) {
+    const int64_t panels = divideUp(job.columns, kernels.nr);
+    if (job.b.kContiguous) {
+        const int64_t group = std::max<int64_t>(1, kPackElements / std::max<int64_t>(1, job.b.k * kernels.nr));
+        executor.run(divideUp(panels, group), [&](int64_t tile, int) {
+            kernels.packB(job, tile * group, std::min(panels, (tile + 1) * group), 0, job.units);
+        });
+        return;
+    }
+    const int64_t group = std::max<int64_t>(8, kPackElements / std::max<int64_t>(1, job.columns));
+    executor.run(divideUp(job.units, group), [&](int64_t tile, int) {
+        kernels.packB(job, 0, panels, tile * group, std::min(job.units, (tile + 1) * group));
+    });
+}
+
+enum Variant { kPlain, kBf16Native, kBf16Emulated, kFp16, kFp8, kTf32, kVariants };
+
+Variant variantOf(const Matmul& op, PackedForm form) {
+    if (isFp8(op.a.type)) return kFp8;
+    if (op.a.type == DType::F16) return kFp16;
+    if (op.a.type == DType::BF16) return form == PackedForm::Bf16Pairs ? kBf16Native : kBf16Emulated;
+    return op.tf32 ? kTf32 : kPlain;
+}
+
+const char* algorithmName(Isa isa, Variant variant) {
+    static const auto names = [] {
+        const char* suffix[kVariants] = {
+            "", " bf16", " bf16 by f32", " fp16 by f32", " fp8 codes by bf16", " tf32 by f32"};
+        std::array<std::array<std::string, kVariants>, 4> all;
+        for (Isa each : {Isa::Sse, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16}) {
+            const MatmulKernels& kernels = matmulKernels(each);
+            const std::string tile = std::to_string(kernels.mr) + "x" + std::to_string(kernels.nr);
+            for (int i = 0; i < kVariants; ++i)
+                all[static_cast<int>(each)][i] =
+                    isaName(each) + (" " + tile) + suffix[i] + (i > kBf16Native ? " (emulated)" : "");
+        }
+        return all;
+    }();
+    return names[static_cast<int>(isa)][variant].c_str();
+}
+
+}  // namespace
+
+size_t workspaceCpu(const Matmul& op, const CpuContext& context) {
+    const int threads = context.executor->threadCount();
+    return Plan(op, matmulKernels(context.isa), threads).bytes(threads);
 }
 
 MatmulReport runCpu(const Matmul& op, const CpuContext& context) {
     checkMatmul(op);
-    const int64_t step = 16, tiles = (op.m + step - 1) / step;
-    context.executor->run(tiles, [&](int64_t tile, int) {
-        Matmul part = op;
-        const int64_t row = tile * step;
-        part.m = op.m - row < step ? op.m - row : step;
-        const int64_t offsetA = op.a.kContiguous ? row * op.a.ld : row;
-        part.a.data = static_cast<const char*>(op.a.data) + offsetA * dtypeSize(op.a.type);
-        part.out = static_cast<char*>(op.out) + row * op.ldOut * dtypeSize(op.outType);
-        runReference(part);
-    });
-    return {op.a.type, op.b.type, op.outType, false, "plain loops"};
+    const MatmulKernels& kernels = matmulKernels(context.isa);
+    Executor& executor = *context.executor;
+    const Plan plan(op, kernels, executor.threadCount());
+    const Variant variant = variantOf(op, plan.form);
+    const MatmulReport report{op.a.type, op.b.type, op.outType, variant <= kBf16Native,
+                              algorithmName(context.isa, variant)};
+    if (op.m == 0 || op.n == 0) return report;
+
+    float* const bias = static_cast<float*>(context.workspace);
+    float* const scratch = bias + plan.bias + plan.packedB;
+    MatmulJob job;
+    job.a = sourceOf(op.a, op.m, op.k, op.tf32);
+    job.b = sourceOf(op.b, op.n, op.k, op.tf32);
+    job.form = plan.form, job.units = plan.units, job.packedB = bias + plan.bias;
+    job.scaleInvA = op.a.scaleInv ? *op.a.scaleInv : 1, job.scaleInvB = op.b.scaleInv ? *op.b.scaleInv : 1;
+    job.out = op.out, job.outType = op.outType, job.ldOut = op.ldOut, job.accumulate = op.accumulate;
+
+    for (int64_t column = 0; column < op.n; column += plan.columns) {
+        job.firstColumn = column;
+        job.columns = std::min(plan.columns, op.n - column);
+        for (int64_t i = 0; op.bias && i < plan.columns; ++i) bias[i] = i < job.columns ? biasAt(op, column + i) : 0;
+        job.bias = op.bias ? bias : nullptr;
+        packRegion(job, kernels, executor);
+        executor.run(divideUp(op.m, plan.rows), [&](int64_t tile, int worker) {
+            const int64_t row = tile * plan.rows;
+            kernels.tile(job, row, std::min(plan.rows, op.m - row), scratch + worker * plan.scratch);
+        });
+    }
+    return report;
 }
 
 }  // namespace mantissa::kernels

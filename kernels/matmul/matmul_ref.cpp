@@ -1,10 +1,11 @@
 // Reference of the matrix product: one triple loop over decoded values with double sums.
-#include <cmath>
 #include <string>
+#include <vector>
 
-#include "kernels/device/cpu_ops.h"
+#include "kernels/device/reference_access.h"
 #include "kernels/error.h"
-#include "kernels/simd/scalar_convert.h"
+#include "kernels/formats/fp8.h"
+#include "kernels/matmul/matmul_kernels.h"
 
 namespace mantissa::kernels {
 
@@ -26,10 +27,20 @@ void checkOperand(const char* name, const MatmulOperand& operand, int64_t rows, 
     if (!operand.data && rows > 0 && k > 0) fail(std::string(name) + " has no data");
 }
 
-double element(const MatmulOperand& operand, int64_t row, int64_t k, bool tf32) {
-    const float value =
-        loadScalar(operand.data, operand.type, operand.kContiguous ? row * operand.ld + k : k * operand.ld + row);
-    return tf32 ? cutToTf32(value) : value;
+/// The operand as (rows, k) doubles.
+std::vector<double> decoded(const MatmulOperand& operand, int64_t rows, int64_t k, bool tf32) {
+    std::vector<double> values(static_cast<size_t>(rows * k));
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t i = 0; i < k; ++i) {
+            const int64_t index = operand.kContiguous ? row * operand.ld + i : i * operand.ld + row;
+            double& value = values[static_cast<size_t>(row * k + i)];
+            if (isFp8(operand.type))
+                value = decodeFp8(static_cast<const uint8_t*>(operand.data)[index], operand.type);
+            else
+                value = reference::load(operand.type, operand.data, index);
+            if (tf32) value = cutToTf32(static_cast<float>(value));
+        }
+    return values;
 }
 
 }  // namespace
@@ -54,15 +65,19 @@ void checkMatmul(const Matmul& op) {
 MatmulReport runReference(const Matmul& op) {
     checkMatmul(op);
     const double scaleA = op.a.scaleInv ? *op.a.scaleInv : 1.0, scaleB = op.b.scaleInv ? *op.b.scaleInv : 1.0;
+    const std::vector<double> aValues = decoded(op.a, op.m, op.k, op.tf32),
+                              bValues = decoded(op.b, op.n, op.k, op.tf32);
+    const double* const a = aValues.data();
+    const double* const b = bValues.data();
     for (int64_t i = 0; i < op.m; ++i) {
         for (int64_t j = 0; j < op.n; ++j) {
             double sum = 0;
-            for (int64_t k = 0; k < op.k; ++k) sum += element(op.a, i, k, op.tf32) * element(op.b, j, k, op.tf32);
+            for (int64_t k = 0; k < op.k; ++k) sum += a[i * op.k + k] * b[j * op.k + k];
             sum = sum * scaleA * scaleB;
-            if (op.bias) sum += loadScalar(op.bias, op.biasType, j);
+            if (op.bias) sum += reference::load(op.biasType, op.bias, j);
             const int64_t index = i * op.ldOut + j;
-            if (op.accumulate) sum += loadScalar(op.out, op.outType, index);
-            storeScalar(op.out, op.outType, index, static_cast<float>(sum));
+            if (op.accumulate) sum += reference::load(op.outType, op.out, index);
+            reference::store(op.outType, op.out, index, sum);
         }
     }
     return {op.a.type, op.b.type, op.outType, false, "reference"};

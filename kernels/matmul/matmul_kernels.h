@@ -1,0 +1,79 @@
+// What the host part of the matrix product and its per-ISA code share: packed forms, one job, the table of functions.
+//
+// Order of summation, the same on every instruction set of a determinism class, and independent of tile shapes, blocks
+// and threads: one chain over k for each element of D, in F32, starting at 0.
+//   F32, F16 (as F32):  acc = fma(a[k], b[k], acc), k = 0, 1, 2, ...
+//   BF16, FP8 (as BF16): pairs of k; acc = fma(a[1], b[1], acc), acc = fma(a[0], b[0], acc), subnormal inputs and
+//                        results counting as zero. That is vdpbf16ps bit for bit (24 million random cases compared on
+//                        an Intel processor, 12 million on an AMD one); BF16 products are exact in F32.
+// Without FMA (sse) each step is a product and a sum, both rounded.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/formats/float_bits.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/simd/dispatch.h"
+
+namespace mantissa::kernels {
+
+/// What lies in a packed buffer. All forms consist of 4-byte units, one a k step (or pair of them).
+enum class PackedForm : uint8_t {
+    F32,       ///< one k a unit
+    F32Pairs,  ///< BF16 values as F32, within a pair the odd k first; k padded to even with zeros
+    Bf16Pairs  ///< two BF16 values a unit, even k in the low half; k padded to even with zeros
+};
+
+/// Drops the 13 low bits of the fraction (TF32 keeps 10); Inf and NaN stay what they are.
+MANTISSA_ALWAYS_INLINE constexpr float cutToTf32(float value) {
+    return value != value ? value : floatFromBits(floatBits(value) & 0xFFFFE000u);
+}
+
+/// An operand as packing reads it: rows x k, see MatmulOperand.
+struct PackSource {
+    const void* data = nullptr;
+    DType type = DType::F32;
+    bool kContiguous = true;
+    bool tf32 = false;
+    int64_t ld = 0;
+    int64_t rows = 0;
+    int64_t k = 0;
+};
+
+/// One region's product: all rows of A with the columns [firstColumn, firstColumn + columns) of D.
+struct MatmulJob {
+    PackSource a, b;
+    PackedForm form = PackedForm::F32;
+    int64_t units = 0;         ///< of the whole k
+    float* packedB = nullptr;  ///< panels of `nr` columns: (panel, unit, nr) units
+    int64_t firstColumn = 0;
+    int64_t columns = 0;
+    const float* bias = nullptr;  ///< F32, of the columns of this region, or nullptr
+    float scaleInvA = 1, scaleInvB = 1;
+    void* out = nullptr;  ///< D's first element
+    DType outType = DType::F32;
+    int64_t ldOut = 0;
+    bool accumulate = false;
+};
+
+struct MatmulKernels {
+    int mr = 0, nr = 0;    ///< register tile: rows, columns
+    bool hasBf16 = false;  ///< Bf16Pairs can be computed
+    /// Packs units [firstUnit, lastUnit) of B's panels [firstPanel, lastPanel) of the region (panel 0: firstColumn).
+    void (*packB)(const MatmulJob& job, int64_t firstPanel, int64_t lastPanel, int64_t firstUnit, int64_t lastUnit);
+    /// Rows [firstRow, firstRow + rows) of the region. scratch: this worker's own, 64-byte aligned (scratchFloats).
+    void (*tile)(const MatmulJob& job, int64_t firstRow, int64_t rows, void* scratch);
+};
+
+inline constexpr int64_t kUnitsBlock = 384;  ///< units of A and B that are worked on at once; no effect on results
+
+/// Floats of scratch that a worker needs for tiles of `rows` rows: packed A, and sums kept between blocks.
+inline int64_t matmulScratchFloats(const MatmulKernels& kernels, int64_t rows, int64_t columns, int64_t units) {
+    const int64_t paddedRows = (rows + kernels.mr - 1) / kernels.mr * kernels.mr;
+    const int64_t paddedColumns = (columns + kernels.nr - 1) / kernels.nr * kernels.nr;
+    return paddedRows * kUnitsBlock + (units > kUnitsBlock ? paddedRows * paddedColumns : 0);
+}
+
+MANTISSA_DECLARE_ISA_TABLE(MatmulKernels, matmulKernels)
+
+}  // namespace mantissa::kernels
