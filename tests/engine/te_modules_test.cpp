@@ -1,5 +1,5 @@
-// Linear and LayerNormLinear against values recorded from Transformer Engine 2.20 on an H200 (tests/data/te/f_modules.safetensors),
-// and the linear of case C08 worked out by hand.
+// Linear and LayerNormLinear against values recorded from Transformer Engine 2.20 on an H200
+// (tests/data/te/f_modules.safetensors), and the linear of case C08 worked out by hand.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -21,7 +21,8 @@ constexpr double kHopperSum = 0x1p-14;
 
 class Recorded {
   public:
-    Recorded() : file_(std::string(MANTISSA_TEST_DATA) + "/te/f_modules.safetensors"), index_(readSafetensorsIndex(file_)) {}
+    Recorded()
+        : file_(std::string(MANTISSA_TEST_DATA) + "/te/f_modules.safetensors"), index_(readSafetensorsIndex(file_)) {}
     std::vector<float> values(const std::string& name) const {
         const SafetensorsEntry* entry = index_.find(name);
         EXPECT_NE(entry, nullptr) << name;
@@ -45,20 +46,19 @@ PrecisionConfig recipe(RecipeKind kind) {
     return config;
 }
 
-/// One BF16 step (near a midpoint the two sides round apart) and the recorded sum's own error: Hopper's FP8 units keep about 14 bits of
-/// a sum (arXiv:2412.19437, section 3.5.2), so 2^-14 of the sum of magnitudes. `extra`: share of the largest value.
+/// One BF16 step (near a midpoint the two sides round apart) and the recorded sum's own error: Hopper's FP8 units keep
+/// about 14 bits of a sum (arXiv:2412.19437, section 3.5.2), so 2^-14 of the sum of magnitudes. `extra`: share of the
+/// largest value.
 void expectNear(const std::vector<float>& got, const std::vector<float>& wanted, const std::vector<double>& magnitudes,
                 const std::string& what, double extra = 0) {
     ASSERT_EQ(got.size(), wanted.size()) << what;
-    double largest = 0, worst = 0;
+    double largest = 0;
     for (float value : wanted) largest = std::max(largest, std::abs(static_cast<double>(value)));
     for (size_t i = 0; i < got.size(); ++i) {
         const double step = std::ldexp(1.0, std::ilogb(std::max(std::abs(wanted[i]), 1e-30f)) - 7);
         const double bound = extra * largest + step + kHopperSum * magnitudes[i];
-        worst = std::max(worst, (std::abs(got[i] - wanted[i]) - step) / magnitudes[i]);
-        EXPECT_NEAR(got[i], wanted[i], bound) << what << " element " << i;
+        ASSERT_NEAR(got[i], wanted[i], bound) << what << " element " << i;
     }
-    printf("%s worst %g\n", what.c_str(), worst * 0x1p14);
 }
 
 /// sum_k |a(i, k)| |b(j, k)| for a (m, k), b (n, k), both given by an accessor.
@@ -78,16 +78,20 @@ struct Magnitudes {
     std::vector<double> y, dx, dw;
 };
 
-Magnitudes magnitudesOf(const std::vector<uint16_t>& x, const std::vector<uint16_t>& w, const std::vector<uint16_t>& dy) {
+Magnitudes magnitudesOf(const std::vector<uint16_t>& x, const std::vector<uint16_t>& w,
+                        const std::vector<uint16_t>& dy) {
     const auto at = [](const std::vector<uint16_t>& values, int64_t row, int64_t col, int64_t cols) {
         return bf16Value(values[static_cast<size_t>(row * cols + col)]);
     };
-    return {sumOfMagnitudes(kRows, kOut, kIn, [&](int64_t i, int64_t c) { return at(x, i, c, kIn); },
-                            [&](int64_t j, int64_t c) { return at(w, j, c, kIn); }),
-            sumOfMagnitudes(kRows, kIn, kOut, [&](int64_t i, int64_t c) { return at(dy, i, c, kOut); },
-                            [&](int64_t j, int64_t c) { return at(w, c, j, kIn); }),
-            sumOfMagnitudes(kOut, kIn, kRows, [&](int64_t i, int64_t c) { return at(dy, c, i, kOut); },
-                            [&](int64_t j, int64_t c) { return at(x, c, j, kIn); })};
+    return {sumOfMagnitudes(
+                kRows, kOut, kIn, [&](int64_t i, int64_t c) { return at(x, i, c, kIn); },
+                [&](int64_t j, int64_t c) { return at(w, j, c, kIn); }),
+            sumOfMagnitudes(
+                kRows, kIn, kOut, [&](int64_t i, int64_t c) { return at(dy, i, c, kOut); },
+                [&](int64_t j, int64_t c) { return at(w, c, j, kIn); }),
+            sumOfMagnitudes(
+                kOut, kIn, kRows, [&](int64_t i, int64_t c) { return at(dy, c, i, kOut); },
+                [&](int64_t j, int64_t c) { return at(x, c, j, kIn); })};
 }
 
 std::vector<float> rounded(const std::vector<float>& values) {
@@ -102,18 +106,24 @@ std::vector<float> widened(const std::vector<uint16_t>& bits) {
     return out;
 }
 
-void expectScale(const LinearBench& bench, TensorRole role, float scale, const std::vector<float>& history, size_t column, size_t columns,
-                 const std::string& what, int ulps) {
-    const auto distance = [](float a, float b) { return std::abs(std::bit_cast<int32_t>(a) - std::bit_cast<int32_t>(b)); };
-    EXPECT_LE(distance(bench.entry(role).scale, scale), ulps) << what << ": " << bench.entry(role).scale << ", recorded " << scale;
+void expectScale(const LinearBench& bench, TensorRole role, float scale, const std::vector<float>& history,
+                 size_t column, size_t columns, const std::string& what, int ulps) {
+    const auto distance = [](float a, float b) {
+        return std::abs(std::bit_cast<int32_t>(a) - std::bit_cast<int32_t>(b));
+    };
+    EXPECT_LE(distance(bench.entry(role).scale, scale), ulps)
+        << what << ": " << bench.entry(role).scale << ", recorded " << scale;
     for (size_t slot = 0; slot < 4; ++slot)
-        EXPECT_LE(distance(bench.window(role)[slot], history[slot * columns + column]), ulps) << what << " window slot " << slot;
+        EXPECT_LE(distance(bench.window(role)[slot], history[slot * columns + column]), ulps)
+            << what << " window slot " << slot;
 }
 
 /// ulps: how far the scales and windows of input may be off.
 void checkScales(const Recorded& recorded, const LinearBench& bench, const std::string& step, int ulps) {
-    const auto forward = recorded.values(step + ".scaling_fwd.scale"), forwardHistory = recorded.values(step + ".scaling_fwd.amax_history");
-    const auto backward = recorded.values(step + ".scaling_bwd.scale"), backwardHistory = recorded.values(step + ".scaling_bwd.amax_history");
+    const auto forward = recorded.values(step + ".scaling_fwd.scale"),
+               forwardHistory = recorded.values(step + ".scaling_fwd.amax_history");
+    const auto backward = recorded.values(step + ".scaling_bwd.scale"),
+               backwardHistory = recorded.values(step + ".scaling_bwd.amax_history");
     expectScale(bench, TensorRole::Input, forward[0], forwardHistory, 0, 3, step + " input", ulps);
     expectScale(bench, TensorRole::Weight, forward[1], forwardHistory, 1, 3, step + " weight", 0);
     expectScale(bench, TensorRole::GradOutput, backward[0], backwardHistory, 0, 2, step + " grad_output", 0);
@@ -143,8 +153,12 @@ void runLinear(RecipeKind kind, const std::string& module, const std::vector<int
     }
 }
 
-TEST(TeModules, LinearDelayedFourSteps) { runLinear(RecipeKind::Delayed, "linear.delayed", {0, 1, 2, 3}); }
-TEST(TeModules, LinearCurrent) { runLinear(RecipeKind::Current, "linear.current", {0, 3}); }
+TEST(TeModules, LinearDelayedFourSteps) {
+    runLinear(RecipeKind::Delayed, "linear.delayed", {0, 1, 2, 3});
+}
+TEST(TeModules, LinearCurrent) {
+    runLinear(RecipeKind::Current, "linear.current", {0, 3});
+}
 
 TEST(TeModules, LayerNormLinearDelayedCastsFromF32) {
     const Recorded recorded;
@@ -189,7 +203,8 @@ TEST(TeModules, LayerNormLinearDelayedCastsFromF32) {
         back.dBias = dShift.data();
         bench.backend().run(back);
         bench.update();
-        // A scale or a value off by an ulp moves a few codes by one step, 1/16 of the value: it shows in single elements of the sums.
+        // A scale or a value off by an ulp moves a few codes by one step, 1/16 of the value: it shows in single
+        // elements of the sums.
         const std::vector<double> none(kRows * kOut, 0.0);
         expectNear(widened(y), recorded.values(name + ".y"), none, name + ".y", 0.004);
         expectNear(rounded(dw), recorded.values(name + ".dW"), none, name + ".dW", 0.004);
@@ -236,7 +251,8 @@ TEST(LinearByHand, CaseC08) {
 TEST(LinearByHand, OneChangedCodeChangesTheProductByItsWorth) {
     LinearBench bench(16, 16, 16, recipe(RecipeKind::Current));
     std::vector<uint16_t> x(256), w(256);
-    for (size_t i = 0; i < 256; ++i) x[i] = bf16Bits(static_cast<float>(i % 7)), w[i] = bf16Bits(static_cast<float>(i % 5));
+    for (size_t i = 0; i < 256; ++i)
+        x[i] = bf16Bits(static_cast<float>(i % 7)), w[i] = bf16Bits(static_cast<float>(i % 3));  // exact in E4M3
     bench.begin();
     bench.cast(TensorRole::Input, x.data());
     bench.cast(TensorRole::Weight, w.data());

@@ -1,4 +1,5 @@
-// One linear under a recipe, with memory of its own: what the engine does with it in a step, for tests with recorded values.
+// One linear under a recipe, with memory of its own: what the engine does with it in a step, for tests with recorded
+// values.
 #pragma once
 
 #include <cstring>
@@ -28,8 +29,14 @@ inline float bf16Value(uint16_t bits) {
 class LinearBench {
   public:
     LinearBench(int64_t rows, int64_t in, int64_t out, const engine::PrecisionConfig& config)
-        : rows_(rows), in_(in), out_(out), plan_(makePlan(in, out, config)), scaling_(plan_, config, 1), map_(plan_),
-          backend_(kernels::createCpuBackend(executor_)), scalingMemory_(*backend_, scaling_.bytes()) {
+        : rows_(rows),
+          in_(in),
+          out_(out),
+          plan_(makePlan(in, out, config)),
+          scaling_(plan_, config, 1),
+          map_(plan_),
+          backend_(kernels::createCpuBackend(executor_)),
+          scalingMemory_(*backend_, scaling_.bytes()) {
         scaling_.bind(scalingMemory_.data());
         scaling_.initialise(*backend_);
         xCodes.resize(static_cast<size_t>(rows * in));
@@ -58,13 +65,14 @@ class LinearBench {
         scaling_.finishCast(*backend_, slot, values, rows, cols, codes(role), flags_);
     }
     void forward(const uint16_t* bias, void* y, kernels::DType type) {
-        linear().forward(*backend_, rows_, operand(engine::TensorRole::Input), operand(engine::TensorRole::Weight), bias, y, type);
+        linear().forward(*backend_, rows_, operand(engine::TensorRole::Input), operand(engine::TensorRole::Weight),
+                         bias, y, type);
     }
     void backward(void* dx, kernels::DType type, float* dw) {
-        linear().inputGradient(*backend_, rows_, operand(engine::TensorRole::GradOutput), operand(engine::TensorRole::Weight), dx,
-                               type);
-        linear().weightGradient(*backend_, rows_, operand(engine::TensorRole::GradOutput), operand(engine::TensorRole::Input), dw,
-                                false);
+        linear().inputGradient(*backend_, rows_, operand(engine::TensorRole::GradOutput),
+                               operand(engine::TensorRole::Weight), dx, type);
+        linear().weightGradient(*backend_, rows_, operand(engine::TensorRole::GradOutput),
+                                operand(engine::TensorRole::Input), dw, false);
     }
     void update() {
         kernels::StepState applied;
@@ -75,7 +83,9 @@ class LinearBench {
     const float* window(engine::TensorRole role) const {
         return scaling_.history() + scaling_.descriptions()[static_cast<size_t>(plan_.slot(0, role))].historyOffset;
     }
-    kernels::CastTarget target(engine::TensorRole role) { return scaling_.producerCast(plan_.slot(0, role), codes(role), flags_); }
+    kernels::CastTarget target(engine::TensorRole role) {
+        return scaling_.producerCast(plan_.slot(0, role), codes(role), flags_);
+    }
     void finish(engine::TensorRole role, const uint16_t* values, int64_t rows, int64_t cols) {
         scaling_.finishCast(*backend_, plan_.slot(0, role), values, rows, cols, codes(role), flags_);
     }
@@ -99,7 +109,10 @@ class LinearBench {
         return plan;
     }
     uint8_t* codes(engine::TensorRole role) {
-        return (role == engine::TensorRole::Input ? xCodes : role == engine::TensorRole::Weight ? wCodes : dyCodes).data();
+        return (role == engine::TensorRole::Input    ? xCodes
+                : role == engine::TensorRole::Weight ? wCodes
+                                                     : dyCodes)
+            .data();
     }
     engine::Operand operand(engine::TensorRole role) {
         return {nullptr, codes(role), scaling_.scaleInv(plan_.slot(0, role), flags_)};
