@@ -8,24 +8,6 @@
 namespace mantissa::kernels::MANTISSA_ISA {
 namespace {
 
-/// ln(x) for normal positive x, in double: x = 2^e m, m in [sqrt(1/2), sqrt(2)); 2 atanh((m - 1) / (m + 1)) as a
-/// series. Error below 1e-15; NaN and Inf come back as they are. One a row, so not on 16 lanes, and not the C
-/// library's, whose bits depend on its version.
-double logarithm(double x) {
-    uint64_t bits = __builtin_bit_cast(uint64_t, x);
-    int exponent = static_cast<int>(bits >> 52) - 1023;
-    if (exponent == 1024) return x;
-    double m = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
-    if (m > 1.41421356237309505) {
-        m /= 2;
-        ++exponent;
-    }
-    const double t = (m - 1) / (m + 1), square = t * t;
-    double series = 0;
-    for (int k = 21; k >= 1; k -= 2) series = series * square + 1.0 / k;
-    return 2 * t * series + exponent * 0.69314718055994530942;
-}
-
 template <class T>
 float maxOfRow(const T* logits, int64_t n) {
     const V16 lowest = splat(-__builtin_inff());

@@ -28,19 +28,14 @@ int64_t roundUp(int64_t a, int64_t b) {
     return divideUp(a, b) * b;
 }
 
-PackedForm formOf(const Matmul& op, const MatmulKernels& kernels) {
-    if (op.a.type == DType::F32 || op.a.type == DType::F16) return PackedForm::F32;
-    return kernels.hasBf16 ? PackedForm::Bf16Pairs : PackedForm::F32Pairs;
-}
-
 /// How a product is cut, and where its parts lie in the workspace (all in floats).
 struct Plan {
     PackedForm form;
     int64_t units, columns, rows;  ///< columns of a region, rows of a tile
     int64_t bias, packedB, scratch;
 
-    Plan(const Matmul& op, const MatmulKernels& kernels, int threads) : form(formOf(op, kernels)) {
-        units = form == PackedForm::F32 ? op.k : form == PackedForm::F32Pairs ? roundUp(op.k, 2) : divideUp(op.k, 2);
+    Plan(const Matmul& op, const MatmulKernels& kernels, int threads) : form(packedFormOf(op.a.type, kernels.hasBf16)) {
+        units = unitsOf(form, op.k);
         const int64_t fitting = kPackedBytes / (4 * std::max<int64_t>(units, 1));
         const int64_t most = std::clamp(fitting, kLeastColumns, kMostColumns);
         const int64_t regions = std::max<int64_t>(1, divideUp(op.n, most));
@@ -129,7 +124,7 @@ MatmulReport runCpu(const Matmul& op, const CpuContext& context) {
     MatmulJob job;
     job.a = sourceOf(op.a, op.m, op.k, op.tf32);
     job.b = sourceOf(op.b, op.n, op.k, op.tf32);
-    job.form = plan.form, job.units = plan.units, job.packedB = bias + plan.bias;
+    job.form = plan.form, job.units = job.panelUnits = plan.units, job.packedB = bias + plan.bias;
     job.scaleInvA = op.a.scaleInv ? *op.a.scaleInv : 1, job.scaleInvB = op.b.scaleInv ? *op.b.scaleInv : 1;
     job.out = op.out, job.outType = op.outType, job.ldOut = op.ldOut, job.accumulate = op.accumulate;
 

@@ -40,11 +40,20 @@ struct PackSource {
     int64_t k = 0;
 };
 
+inline PackedForm packedFormOf(DType operand, bool hasBf16) {
+    if (operand == DType::F32 || operand == DType::F16) return PackedForm::F32;
+    return hasBf16 ? PackedForm::Bf16Pairs : PackedForm::F32Pairs;
+}
+inline int64_t unitsOf(PackedForm form, int64_t k) {
+    return form == PackedForm::F32 ? k : form == PackedForm::F32Pairs ? (k + 1) / 2 * 2 : (k + 1) / 2;
+}
+
 /// One region's product: all rows of A with the columns [firstColumn, firstColumn + columns) of D.
 struct MatmulJob {
     PackSource a, b;
     PackedForm form = PackedForm::F32;
     int64_t units = 0;         ///< of the whole k
+    int64_t panelUnits = 0;    ///< units between the panels of packedB, at least `units`
     float* packedB = nullptr;  ///< panels of `nr` columns: (panel, unit, nr) units
     int64_t firstColumn = 0;
     int64_t columns = 0;

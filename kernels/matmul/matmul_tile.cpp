@@ -203,7 +203,7 @@ void tileOfForm(const MatmulJob& job, int64_t firstRow, int64_t rows, float* scr
         block.prepare();
         const bool first = unit == 0, last = lastUnit == job.units;
         for (int64_t column = 0; column < job.columns; column += kNr) {
-            const float* b = job.packedB + column * job.units + unit * kNr;
+            const float* b = job.packedB + column * job.panelUnits + unit * kNr;
             for (int64_t panel = 0; panel < rowPanels; ++panel) {
                 const int64_t row = panel * kMr;
                 registerTile<kForm>(job, block.at(row), b, lastUnit - unit, first, last,
@@ -226,7 +226,7 @@ void tile(const MatmulJob& job, int64_t firstRow, int64_t rows, void* scratch) {
 void packB(const MatmulJob& job, int64_t firstPanel, int64_t lastPanel, int64_t firstUnit, int64_t lastUnit) {
     const int64_t first = firstPanel * kNr, rows = smaller(lastPanel * kNr, job.columns) - first;
     packPanels(job.b, job.form, kNr, job.firstColumn + first, rows, firstUnit, lastUnit,
-               job.packedB + first * job.units + firstUnit * kNr, job.units * kNr);
+               job.packedB + first * job.panelUnits + firstUnit * kNr, job.panelUnits * kNr);
 }
 
 }  // namespace

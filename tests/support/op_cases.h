@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention/attention.h"
 #include "kernels/formats/fp8.h"
 #include "kernels/formats/half.h"
 #include "kernels/matmul/matmul.h"
@@ -202,6 +203,62 @@ inline std::vector<MatmulCase> exactMatmulCases() {
                 c.integers = true;
                 cases.push_back(c);
             }
+    return cases;
+}
+
+struct AttentionCase {
+    int64_t batch = 1, context = 1, heads = 1, headWidth = 16;
+    DType type = DType::F32;
+
+    std::string name() const {
+        return std::string(kernels::dtypeName(type)) + " batch " + std::to_string(batch) + " context " +
+               std::to_string(context) + " heads " + std::to_string(heads) + " width " + std::to_string(headWidth);
+    }
+};
+
+/// Inputs and outputs of attention forward and backward; forward() and backward() point into it.
+struct AttentionData {
+    AttentionCase c;
+    Buffer qkv, out, dOut, dQkv;
+    std::vector<float> lse, dBias;
+
+    explicit AttentionData(const AttentionCase& attentionCase, uint64_t seed = 1) : c(attentionCase) {
+        const int64_t rows = c.batch * c.context, channels = c.heads * c.headWidth;
+        Numbers numbers(seed);
+        qkv = Buffer(c.type, rows * 3 * channels);
+        dOut = Buffer(c.type, rows * channels);
+        for (int64_t i = 0; i < qkv.size(); ++i) qkv.set(i, numbers.normal());
+        for (int64_t i = 0; i < dOut.size(); ++i) dOut.set(i, numbers.normal());
+        out = Buffer(c.type, rows * channels);
+        dQkv = Buffer(c.type, rows * 3 * channels);
+        lse.assign(static_cast<size_t>(c.batch * c.heads * c.context), 0);
+        dBias.assign(static_cast<size_t>(3 * channels), 0.5f);
+    }
+    kernels::AttentionForward forward() {
+        kernels::AttentionForward op;
+        op.batch = c.batch, op.context = c.context, op.heads = c.heads, op.headWidth = c.headWidth, op.type = c.type;
+        op.qkv = qkv.data(), op.out = out.data(), op.lse = lse.data();
+        return op;
+    }
+    kernels::AttentionBackward backward() {
+        kernels::AttentionBackward op;
+        op.batch = c.batch, op.context = c.context, op.heads = c.heads, op.headWidth = c.headWidth, op.type = c.type;
+        op.qkv = qkv.data(), op.out = out.data(), op.lse = lse.data(), op.dOut = dOut.data(), op.dQkv = dQkv.data();
+        op.dBias = dBias.data();
+        return op;
+    }
+};
+
+inline std::vector<AttentionCase> attentionCases() {
+    std::vector<AttentionCase> cases;
+    for (DType type : {DType::F32, DType::BF16, DType::F16}) {
+        cases.push_back({1, 1, 1, 16, type});
+        cases.push_back({2, 17, 3, 32, type});
+        cases.push_back({1, 64, 2, 64, type});
+        cases.push_back({1, 131, 2, 128, type});
+        cases.push_back({2, 200, 1, 32, type});
+        cases.push_back({1, 801, 1, 16, type});
+    }
     return cases;
 }
 

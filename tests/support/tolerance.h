@@ -20,6 +20,11 @@ inline double unitRoundoff(kernels::DType type) {
     }
 }
 
+/// Half the spacing of the type's subnormal numbers: what rounding loses near zero at most.
+inline double leastRounding(kernels::DType type) {
+    return type == kernels::DType::F16 ? 0x1p-25 : type == kernels::DType::BF16 ? 0x1p-134 : 0x1p-150;
+}
+
 /// A chain of n roundings in F32 loses at most n u / (1 - n u) of the sum of magnitudes (Higham, Accuracy and Stability
 /// of Numerical Algorithms, 2nd ed., lemma 3.1).
 inline double gammaF32(double n) {
@@ -28,12 +33,19 @@ inline double gammaF32(double n) {
 }
 
 /// Matrix product: k additions (2 k without FMA), at most 4 more roundings for scales, bias and accumulation, one to
-/// the output type. sumMagnitude: sum_k |a b| |scales| + |bias| + |old value|; exact: the element in double. The
-/// smallest subnormal of the type covers results below its normal range.
+/// the output type. sumMagnitude: sum_k |a b| |scales| + |bias| + |old value|; exact: the element in double. 2^-126:
+/// subnormal BF16 inputs and sums count as zero.
 inline double matmulBound(int64_t k, double sumMagnitude, double exact, kernels::DType outType) {
     const double chain = gammaF32(2.0 * static_cast<double>(k) + 4.0) * sumMagnitude;
-    const double least = outType == kernels::DType::F16 ? 0x1p-24 : 0x1p-126;
-    return chain + unitRoundoff(outType) * (std::fabs(exact) + chain) + least;
+    return chain + unitRoundoff(outType) * (std::fabs(exact) + chain) + leastRounding(outType) + 0x1p-126;
+}
+
+/// Softmax probabilities from scores of `width` products: relative error. scoreMagnitude: the row's largest
+/// sum_d |q k| / sqrt(width). A score's own error goes into the exponent; the row's sum brings it in a second time. 8
+/// u: the exponential (2 ulp, twice) and the division; `context` additions in the sum.
+inline double probabilityError(int64_t width, int64_t context, double scoreMagnitude) {
+    const double score = gammaF32(2.0 * static_cast<double>(width) + 4.0) * scoreMagnitude;
+    return 2 * score + 8 * 0x1p-24 + gammaF32(static_cast<double>(context));
 }
 
 }  // namespace mantissa::test
