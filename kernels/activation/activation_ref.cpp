@@ -13,18 +13,19 @@ using reference::store;
 constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
 constexpr double kCubic = 0.044715;
 
+double sigmoid(double x) {
+    return 1 / (1 + std::exp(-x));
+}
+
+/// (1 + tanh u) / 2 = sigmoid(2u), without the cancellation of the left side for negative u.
 double gelu(double x) {
-    return 0.5 * x * (1 + std::tanh(kSqrtTwoOverPi * (x + kCubic * x * x * x)));
+    return x * sigmoid(2 * kSqrtTwoOverPi * (x + kCubic * x * x * x));
 }
 
 double geluDerivative(double x) {
-    const double t = std::tanh(kSqrtTwoOverPi * (x + kCubic * x * x * x));
-    if (std::abs(t) == 1) return t > 0 ? 1 : 0;  // far out, where x * 0 * Inf would be NaN
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kSqrtTwoOverPi * (1 + 3 * kCubic * x * x);
-}
-
-double sigmoid(double x) {
-    return 1 / (1 + std::exp(-x));
+    const double s = sigmoid(2 * kSqrtTwoOverPi * (x + kCubic * x * x * x));
+    if (s == 0 || s == 1) return s;  // far out, where x * 0 * Inf would be NaN
+    return s + 2 * x * s * (1 - s) * kSqrtTwoOverPi * (1 + 3 * kCubic * x * x);
 }
 
 }  // namespace

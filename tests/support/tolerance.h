@@ -48,4 +48,42 @@ inline double probabilityError(int64_t width, int64_t context, double scoreMagni
     return 2 * score + 8 * 0x1p-24 + gammaF32(static_cast<double>(context));
 }
 
+/// Roundings in a chain of a row sum over C columns: 32 partial sums, joined in 5 steps, and a dozen more around it
+/// (twice without FMA).
+inline double rowChain(int64_t cols) {
+    return 2 * (static_cast<double>(cols) / 32 + 18);
+}
+
+/// Two results that each round once to `type` a value that they know within `error`.
+inline double roundedTwice(double error, double expected, kernels::DType type) {
+    const double least = type == kernels::DType::F16 ? 0x1p-24 : 0x1p-126;
+    return error + 2 * unitRoundoff(type) * (std::fabs(expected) + error) + least;
+}
+
+/// Ops whose result is a short expression over sums of a row. magnitude: the expression with every term made positive.
+inline double rowOpBound(int64_t cols, double magnitude, double expected, kernels::DType type) {
+    return roundedTwice(gammaF32(2 * rowChain(cols)) * magnitude, expected, type);
+}
+
+/// Relative error of 1 / sqrt(var + eps) in F32: half of that of the variance, whose mean is off by gamma mean|r|.
+inline double normRstdBound(int64_t cols, double meanAbs, double rstd) {
+    const double gamma = gammaF32(rowChain(cols)), meanError = gamma * meanAbs * rstd;
+    return gamma + meanError * meanError + 0x1p-22;
+}
+
+/// Norm, forward: y = (r - mean) rstd gain + bias. The mean is off by gamma mean|r|, which the difference inherits.
+inline double normForwardBound(int64_t cols, double r, double mean, double rstd, double meanAbs, double gain,
+                               double bias, kernels::DType type) {
+    const double gamma = gammaF32(rowChain(cols)), center = std::fabs(r - mean);
+    const double x = rstd * (gamma * meanAbs + 0x1p-23 * center) + rstd * center * normRstdBound(cols, meanAbs, rstd);
+    const double y = (r - mean) * rstd * gain + bias;
+    return roundedTwice(x * std::fabs(gain) + 0x1p-22 * (rstd * center * std::fabs(gain) + std::fabs(bias)), y, type);
+}
+
+/// Logistic function of v = a few F32 operations on x: an error of 4 u |v| in v is a relative error of that size, plus
+/// 4 units of exp and the quotient. magnitude: the result with every term made positive.
+inline double logisticBound(double v, double magnitude, double expected, kernels::DType type) {
+    return roundedTwice(0x1p-24 * (12 + 8 * std::fabs(v)) * magnitude, expected, type);
+}
+
 }  // namespace mantissa::test
