@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/plan/parameter_layout.h"
+#include "engine/plan/precision_plan.h"
 #include "engine/thread_pool.h"
 #include "engine/trainer_core.h"
 #include "kernels/error.h"
@@ -61,7 +62,7 @@ int64_t Trainer::parameterCount(const ModelConfig& model) {
 }
 
 double Trainer::flopsPerToken(const ModelConfig& model) {
-    const double l = model.layers, c = model.width, f = model.ffn, v = model.vocabulary, t = model.context;
+    const double l = model.layers, c = model.width, f = model.ffn, v = paddedVocabulary(model), t = model.context;
     return 6 * (l * (4 * c * c + 2 * c * f) + v * c) + 6 * l * c * t;
 }
 

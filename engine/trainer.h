@@ -64,7 +64,7 @@ class Trainer {
     /// The plan alone, without allocating: exact for CPU and GPU. Throws InvalidConfig.
     static MemoryPlan plan(const TrainerConfig& config, const DeviceChoice& device, uint64_t corpusBytes);
     static int64_t parameterCount(const ModelConfig& model);           ///< unpadded vocabulary
-    static double flopsPerToken(const ModelConfig& model);             ///< peers' form 6 (L (4 C^2 + 2 C F) + V C) + 6 L C T (cases N09)
+    static double flopsPerToken(const ModelConfig& model);             ///< peers' form 6 (L (4 C^2 + 2 C F) + V C) + 6 L C T, V padded
 
     /// Allocates by plan and initialises weights from the seed. Throws OutOfMemory before allocating when the plan does not fit,
     /// DeviceUnavailable, InvalidConfig. data: must outlive the trainer. Thread: create, use and destroy on one thread.

@@ -187,8 +187,17 @@ SafetensorsIndex checkWeights(const FileReader& file, const json& meta, const Pa
 struct ScaleArrays {
     std::vector<kernels::ScaleEntry> table;
     std::vector<float> history;
-    int wanted = 0, missing = 0;
+    int wanted = 0, missing = 0;  ///< tensors with delayed scales
 };
+
+/// The saved description that fits the tensor, or nullptr.
+const json* savedTensor(const json& meta, const std::string& id, RecipeKind recipe, const kernels::ScalingTensor& description) {
+    for (const json& one : meta.at("tensors"))
+        if (one.at("name") == id && one.at("format") == dtypeName(description.format) && one.at("recipe") == recipeName(recipe) &&
+            one.at("history_length") == description.historyLength)
+            return &one;
+    return nullptr;
+}
 
 ScaleArrays mergeScales(const TrainerCore& core, const StateReader& file, const json& meta) {
     const PrecisionPlan& plan = core.program().precision();
@@ -202,25 +211,19 @@ ScaleArrays mergeScales(const TrainerCore& core, const StateReader& file, const 
         const kernels::ScalingTensor& d = scaling.descriptions()[static_cast<size_t>(slot)];
         kernels::ScaleEntry& entry = arrays.table[static_cast<size_t>(slot)];
         if (recipe == RecipeKind::Fixed) entry.scale = core.config().precision.scale, entry.scaleInv = 1 / entry.scale;
-        if (recipe != RecipeKind::Delayed) continue;
-        ++arrays.wanted;
-        const std::string id = tensorId(plan, slot);
-        const auto& saved = meta.at("tensors");
-        const auto found = std::find_if(saved.begin(), saved.end(), [&](const json& one) {
-            return one.at("name") == id && one.at("format") == dtypeName(d.format) && one.at("recipe") == "delayed" &&
-                   one.at("history_length") == d.historyLength;
-        });
-        if (found == saved.end()) {
-            ++arrays.missing;
-            continue;
-        }
-        const size_t from = found->at("slot").get<size_t>() * sizeof(entry);
-        const size_t window = found->at("history_offset").get<size_t>() * sizeof(float);
+        if (recipe == RecipeKind::Fixed || recipe == RecipeKind::Bf16) continue;
+        const bool delayed = recipe == RecipeKind::Delayed;
+        const json* saved = savedTensor(meta, tensorId(plan, slot), recipe, d);
+        arrays.wanted += delayed;
+        arrays.missing += delayed && !saved;
+        if (!saved) continue;
+        const size_t from = saved->at("slot").get<size_t>() * sizeof(entry);
+        const size_t window = delayed ? saved->at("history_offset").get<size_t>() * sizeof(float) : 0;
         const size_t bytes = static_cast<size_t>(d.historyLength) * sizeof(float);
         if (from + sizeof(entry) > savedTable.size() || window + bytes > savedHistory.size())
             file.file().fail("is damaged in section scales");
         std::memcpy(&entry, savedTable.data() + from, sizeof(entry));
-        std::memcpy(arrays.history.data() + d.historyOffset, savedHistory.data() + window, bytes);
+        if (delayed) std::memcpy(arrays.history.data() + d.historyOffset, savedHistory.data() + window, bytes);
     }
     return arrays;
 }
@@ -232,8 +235,7 @@ LoadNote makeNote(const ScaleArrays& scales, const json& meta, const std::string
     note.fp8StateMissing = scales.missing > 0;
     if (note.fp8StateMissing)
         note.text = fmt::format(
-            "FP8 state missing: the checkpoint (precision {}) has no scales and windows for {} of {} tensors under "
-            "this "
+            "FP8 state missing: the checkpoint (precision {}) has no scales and windows for {} of {} tensors under this "
             "recipe; they start at scale 1",
             meta.at("mode").get<std::string>(), scales.missing, scales.wanted);
     if (note.otherClass)

@@ -59,7 +59,7 @@ class ModelGradient {
             std::vector<float> direction(static_cast<size_t>(count));
             double directionNorm = 0, byBackward = 0;
             for (int64_t i = 0; i < count; ++i) {
-                const double value = g[i] + 0.5 * norm / std::sqrt(static_cast<double>(count)) * normal(random);
+                const double value = g[i] + 0.5 * std::max(norm, 1e-3) / std::sqrt(static_cast<double>(count)) * normal(random);
                 direction[static_cast<size_t>(i)] = static_cast<float>(value);
                 directionNorm += value * value;
             }

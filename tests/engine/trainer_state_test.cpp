@@ -1,0 +1,322 @@
+// What must not change training state, and what must change nothing else: evaluation, probes, threads, memory sharing, skipped steps.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/schedule.h"
+#include "engine/trainer_core.h"
+#include "kernels/error.h"
+#include "tests/support/engine_configs.h"
+#include "tests/support/forwarding_backend.h"
+
+namespace mantissa::engine {
+namespace {
+
+using test::tinyConfig;
+using test::tokensFor;
+
+TrainerConfig shortConfig(PrecisionMode mode, RecipeKind recipe = RecipeKind::Delayed) {
+    TrainerConfig config = tinyConfig(mode, recipe);
+    config.precision.historyLength = 4;
+    return config;
+}
+
+const std::pair<PrecisionMode, RecipeKind> kModes[] = {{PrecisionMode::Fp32, RecipeKind::Bf16}, {PrecisionMode::Fp16, RecipeKind::Bf16},
+                                                       {PrecisionMode::Bf16, RecipeKind::Bf16}, {PrecisionMode::Fp8, RecipeKind::Delayed},
+                                                       {PrecisionMode::Fp8, RecipeKind::Current}};
+
+uint64_t hashAfter(const TrainerConfig& config, int steps, int threads = 2) {
+    Trainer trainer(config, {"cpu", threads, ""}, tokensFor(config));
+    for (int i = 0; i < steps; ++i) trainer.step();
+    return trainer.stateHash();
+}
+
+TEST(TrainerState, EvaluationLeavesEveryBitAlone) {
+    for (const auto& [mode, recipe] : kModes) {
+        const TrainerConfig config = shortConfig(mode, recipe);
+        Trainer trainer(config, {"cpu", 2, ""}, tokensFor(config));
+        for (int i = 0; i < 5; ++i) {
+            trainer.step();
+            const uint64_t before = trainer.stateHash();
+            const EvalResult one = trainer.evaluate(), two = trainer.evaluate();
+            EXPECT_EQ(trainer.stateHash(), before);
+            EXPECT_EQ(one.loss, two.loss);
+            EXPECT_EQ(one.tokens, 2 * 4 * 64);
+        }
+        EXPECT_EQ(trainer.stateHash(), hashAfter(config, 5)) << "an evaluation changed a later step";
+    }
+}
+
+TEST(TrainerState, ProbesChangeNoBit) {
+    for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current}) {
+        TrainerConfig config = shortConfig(PrecisionMode::Fp8, recipe);
+        config.probes = {0, 0, true};
+        const uint64_t plain = hashAfter(config, 6);
+        config.probes = {1, 1, true};
+        EXPECT_EQ(hashAfter(config, 6), plain);
+        config.probes = {3, 3, true};
+        EXPECT_EQ(hashAfter(config, 6), plain);
+        config.probes = {0, 0, false};
+        EXPECT_EQ(hashAfter(config, 6), plain);
+    }
+}
+
+TEST(TrainerState, ProbedStepsCarryTheDearSet) {
+    for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current}) {
+        TrainerConfig config = shortConfig(PrecisionMode::Fp8, recipe);
+        config.probes = {2, 4, true};
+        Trainer trainer(config, {"cpu", 2, ""}, tokensFor(config));
+        for (int step = 1; step <= 5; ++step) {
+            if (step == 5) trainer.setProbes({1, 1, true});
+            const auto record = trainer.step().numerics;
+            ASSERT_EQ(record->step, step);
+            ASSERT_EQ(record->tensors.size(), trainer.catalogue().size());
+            const bool dear = step % 2 == 0 || step == 5, histogram = step % 4 == 0 || step == 5;
+            EXPECT_EQ(record->probed, dear);
+            for (size_t i = 0; i < record->tensors.size(); ++i) {
+                const TensorNumerics& tensor = record->tensors[i];
+                const CatalogueEntry& entry = trainer.catalogue()[i];
+                if (entry.layer == "lm_head") {
+                    EXPECT_EQ(tensor.counters[0], 0u);
+                    continue;
+                }
+                EXPECT_EQ(tensor.counters[0], static_cast<uint64_t>(entry.rows * entry.cols)) << tensorName(entry);
+                EXPECT_GT(tensor.amax, 0) << tensorName(entry);
+                EXPECT_EQ(tensor.dear, dear);
+                EXPECT_EQ(tensor.exponents.empty(), !histogram);
+                if (dear) {
+                    EXPECT_GT(tensor.kurtosis, 1) << tensorName(entry);
+                    EXPECT_LE(tensor.minNonZero, tensor.amax);
+                    EXPECT_GT(tensor.sqnrDb, 3) << tensorName(entry) << " step " << step;
+                }
+            }
+        }
+    }
+}
+
+TEST(TrainerState, SameBitsOnAnyNumberOfThreads) {
+    for (const auto& [mode, recipe] : kModes) {
+        TrainerConfig config = shortConfig(mode, recipe);
+        config.model = {96, 96, 3, 2, 160, 48, true};  // sizes that fill no tile
+        config.batch = 3;
+        const uint64_t one = hashAfter(config, 3, 1);
+        for (int threads : {2, 3, 16}) EXPECT_EQ(hashAfter(config, 3, threads), one) << threads << " threads, mode " << modeName(mode);
+    }
+}
+
+TEST(TrainerState, SharedMemoryChangesNoBit) {
+    for (const auto& [mode, recipe] : kModes)
+        for (int accumulation : {1, 2}) {
+            TrainerConfig config = shortConfig(mode, recipe);
+            config.accumulation = accumulation;
+            kernels::SerialExecutor executor;
+            const auto backend = kernels::createCpuBackend(executor);
+            TrainerCore shared(config, *backend, tokensFor(config), true);
+            for (int i = 0; i < 3; ++i) shared.step();
+            shared.evaluate();
+            const uint64_t hash = shared.stateHash();
+            const auto other = kernels::createCpuBackend(executor);
+            TrainerCore apart(config, *other, tokensFor(config), false);
+            for (int i = 0; i < 3; ++i) apart.step();
+            apart.evaluate();
+            EXPECT_EQ(apart.stateHash(), hash) << modeName(mode) << " accumulation " << accumulation;
+            EXPECT_LT(shared.memoryPlan().total(), apart.memoryPlan().total());
+            EXPECT_EQ(shared.memoryPlan().gradients == 0, accumulation == 1);
+        }
+}
+
+TEST(TrainerState, PlanIsTheTrainersOwn) {
+    const TrainerConfig config = shortConfig(PrecisionMode::Fp8);
+    const DeviceChoice device{"cpu", 2, ""};
+    Trainer trainer(config, device, tokensFor(config));
+    const MemoryPlan plan = Trainer::plan(config, device, 0);
+    EXPECT_EQ(plan.total(), trainer.memoryPlan().total());
+    EXPECT_EQ(plan.note, trainer.memoryPlan().note);
+}
+
+TEST(TrainerState, TooLargeAPlanIsRefusedBeforeAllocating) {
+    TrainerConfig config = shortConfig(PrecisionMode::Bf16);
+    config.model = {50257, 8192, 64, 200, 32768, 2048, true};
+    try {
+        Trainer trainer(config, {"cpu", 1, ""}, tokensFor(config));
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::OutOfMemory);
+        const std::string text = error.what();
+        EXPECT_EQ(text.rfind("Not started: the plan needs ", 0), 0u) << text;
+        EXPECT_NE(text.find("train.batch"), std::string::npos) << text;
+    }
+}
+
+TEST(TrainerState, MicroBatchesMergeByMaximumAndAddUp) {
+    TrainerConfig whole = shortConfig(PrecisionMode::Fp8), split = whole;
+    split.batch = 2;
+    split.accumulation = 2;
+    Trainer one(whole, {"cpu", 1, ""}, tokensFor(whole)), two(split, {"cpu", 1, ""}, tokensFor(split));
+    const StepMetrics a = one.step(), b = two.step();
+    EXPECT_NEAR(a.loss, b.loss, 1e-6);
+    EXPECT_NEAR(a.gradientNorm, b.gradientNorm, 1e-3 * a.gradientNorm);
+    for (size_t i = 0; i < one.catalogue().size(); ++i) {
+        if (one.catalogue()[i].role == TensorRole::GradOutput) continue;
+        EXPECT_EQ(a.numerics->tensors[i].amax, b.numerics->tensors[i].amax) << tensorName(one.catalogue()[i]);
+        for (int counter = 0; counter < 8; ++counter)
+            EXPECT_EQ(a.numerics->tensors[i].counters[counter], b.numerics->tensors[i].counters[counter]);
+    }
+}
+
+TEST(TrainerState, UnscaledRunDiffersInRecipeAndScaleOnly) {
+    const TrainerConfig healthy = shortConfig(PrecisionMode::Fp8), unscaled = shortConfig(PrecisionMode::Fp8, RecipeKind::Fixed);
+    Trainer one(healthy, {"cpu", 1, ""}, tokensFor(healthy)), two(unscaled, {"cpu", 1, ""}, tokensFor(unscaled));
+    // A fresh delayed run casts with scale 1 too, so step 1 is the same to the last bit.
+    const StepMetrics a = one.step(), b = two.step();
+    EXPECT_EQ(a.loss, b.loss);
+    EXPECT_EQ(a.gradientNorm, b.gradientNorm);
+    const auto left = one.effectivePrecision(), right = two.effectivePrecision();
+    ASSERT_EQ(left.size(), right.size());
+    for (size_t i = 0; i < left.size(); ++i) {
+        EXPECT_EQ(left[i].a + left[i].b + left[i].out, right[i].a + right[i].b + right[i].out);
+        EXPECT_EQ(left[i].recipe == "delayed", right[i].recipe == "fixed");
+    }
+    EXPECT_NE(one.step().loss, two.step().loss);
+}
+
+/// A core on a backend in which single ops can be changed.
+struct Watched {
+    explicit Watched(const TrainerConfig& config)
+        : inner(kernels::createCpuBackend(executor)), backend(*inner), core(config, backend, tokensFor(config)) {}
+    kernels::SerialExecutor executor;
+    std::unique_ptr<kernels::Backend> inner;
+    test::ForwardingBackend backend;
+    TrainerCore core;
+};
+
+TEST(NonFinite, SkippedStepKeepsWeightsAndTheirScales) {
+    TrainerConfig config = shortConfig(PrecisionMode::Fp8);
+    Watched run(config);
+    for (int i = 0; i < 3; ++i) run.core.step();
+    const auto weights = run.core.weight("h.0.mlp.fc1.weight");
+    const int input = 0, weight = 1;
+    const WindowState before = run.core.window(weight), inputBefore = run.core.window(input);
+    static const float nan = std::numeric_limits<float>::quiet_NaN();
+    run.backend.onCrossEntropy = [](kernels::CrossEntropy& op) { op.gradientScale = &nan; };
+    const StepMetrics bad = run.core.step();
+    EXPECT_FALSE(bad.finite);
+    EXPECT_FALSE(bad.applied);
+    EXPECT_EQ(run.core.weight("h.0.mlp.fc1.weight"), weights);
+    EXPECT_EQ(run.core.window(weight).scale, before.scale);
+    EXPECT_EQ(run.core.window(weight).history, before.history);
+    EXPECT_NE(run.core.window(input).history, inputBefore.history);
+    run.backend.onCrossEntropy = nullptr;
+    const StepMetrics good = run.core.step();
+    EXPECT_TRUE(good.applied);
+    EXPECT_TRUE(std::isfinite(good.loss));
+    // The skipped step's codes were used again: their amax rolls into the window now.
+    EXPECT_EQ(run.core.window(weight).updates, before.updates + 1);
+    EXPECT_GT(good.numerics->tensors[weight].counters[0], 0u);
+}
+
+TEST(NonFinite, ContinuePolicyUpdatesWeights) {
+    TrainerConfig config = shortConfig(PrecisionMode::Bf16);
+    config.nonfinite = NonfinitePolicy::Continue;
+    Watched run(config);
+    static const float inf = std::numeric_limits<float>::infinity();
+    run.backend.onCrossEntropy = [](kernels::CrossEntropy& op) { op.gradientScale = &inf; };
+    const StepMetrics bad = run.core.step();
+    EXPECT_FALSE(bad.finite);
+    EXPECT_TRUE(bad.applied);
+}
+
+TEST(NonFinite, CaseN13OneNanShows) {
+    TrainerConfig config = shortConfig(PrecisionMode::Fp8);
+    Watched run(config);
+    run.core.step();
+    bool planted = false;
+    run.backend.onActivationForward = [&planted](kernels::ActivationForward& op) {
+        if (planted) return;
+        planted = true;
+        static_cast<uint16_t*>(const_cast<void*>(op.in))[5 * op.cols + 3] = 0x7fc0;
+    };
+    bool rowChecked = false;
+    run.backend.onNormForward = [&](kernels::NormForward& op) {
+        if (!planted || rowChecked) return;
+        rowChecked = true;  // the norm after fc2 reads its output as delta
+        const auto* delta = static_cast<const uint16_t*>(op.delta);
+        for (int64_t row = 0; row < op.rows; ++row)
+            for (int64_t col = 0; col < op.cols; ++col)
+                ASSERT_EQ((delta[row * op.cols + col] & 0x7fff) > 0x7f80, row == 5) << row << " " << col;
+    };
+    const StepMetrics metrics = run.core.step();
+    EXPECT_TRUE(rowChecked);
+    EXPECT_TRUE(std::isnan(metrics.loss));
+    EXPECT_FALSE(metrics.finite);
+    EXPECT_FALSE(metrics.applied);
+    const int fc2Input = 6;
+    ASSERT_EQ(tensorName(run.core.catalogue()[fc2Input]), "h.0/mlp.fc2/input");
+    EXPECT_EQ(metrics.numerics->tensors[fc2Input].counters[7], 1u);
+    EXPECT_TRUE(std::isfinite(run.core.step().loss));
+}
+
+TEST(NonFinite, Fp16LossScaleAnswersOverflow) {
+    TrainerConfig config = shortConfig(PrecisionMode::Fp16);
+    Watched run(config);
+    const StepMetrics good = run.core.step();
+    EXPECT_EQ(good.lossScale, 65536);
+    EXPECT_TRUE(good.applied);
+    static const float huge = 1e30f;
+    run.backend.onCrossEntropy = [](kernels::CrossEntropy& op) { op.gradientScale = &huge; };
+    const StepMetrics bad = run.core.step();
+    EXPECT_FALSE(bad.applied);
+    EXPECT_TRUE(bad.finite);
+    run.backend.onCrossEntropy = nullptr;
+    const StepMetrics next = run.core.step();
+    EXPECT_EQ(next.lossScale, 32768);
+    EXPECT_TRUE(next.applied);
+    EXPECT_NEAR(next.gradientNorm, good.gradientNorm, 0.5 * good.gradientNorm);
+}
+
+class WatchedTokens final : public TokenSource {
+  public:
+    explicit WatchedTokens(std::shared_ptr<const TokenSource> inner) : inner_(std::move(inner)) {}
+    int64_t trainTokens() const override { return inner_->trainTokens(); }
+    int64_t validationTokens() const override { return inner_->validationTokens(); }
+    int64_t trainWindows() const override { return inner_->trainWindows(); }
+    int64_t validationWindows() const override { return inner_->validationWindows(); }
+    int vocabulary() const override { return inner_->vocabulary(); }
+    void trainWindow(int64_t index, int32_t* out) const override { seen.push_back(index), inner_->trainWindow(index, out); }
+    void validationWindow(int64_t index, int32_t* out) const override { inner_->validationWindow(index, out); }
+    std::optional<double> entropyRate() const override { return inner_->entropyRate(); }
+    int64_t replacedCharacters() const override { return 0; }
+    std::string description() const override { return inner_->description(); }
+    uint64_t bytesInMemory() const override { return 0; }
+    mutable std::vector<int64_t> seen;
+
+  private:
+    std::shared_ptr<const TokenSource> inner_;
+};
+
+TEST(Data, WindowsDependOnTheirIndexAlone) {
+    TrainerConfig config = shortConfig(PrecisionMode::Fp32);
+    config.batch = 3;
+    config.accumulation = 2;
+    const auto tokens = std::make_shared<WatchedTokens>(tokensFor(config));
+    Trainer trainer(config, {"cpu", 1, ""}, tokens);
+    for (int i = 0; i < 2; ++i) trainer.step();
+    ASSERT_EQ(tokens->seen.size(), 12u);
+    for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(tokens->seen[static_cast<size_t>(i)], i);
+}
+
+TEST(Schedule, WarmsUpAndEndsAtTheFinalFraction) {
+    const ScheduleConfig cosine{ScheduleKind::Cosine, 40, 0.1f}, linear{ScheduleKind::Linear, 40, 0.1f}, flat{ScheduleKind::Constant, 40, 0.1f};
+    EXPECT_DOUBLE_EQ(scheduledRate(cosine, 5e-3, 1, 600), 5e-3 / 40);
+    EXPECT_DOUBLE_EQ(scheduledRate(cosine, 5e-3, 40, 600), 5e-3);
+    EXPECT_NEAR(scheduledRate(cosine, 5e-3, 320, 600), 5e-3 * 0.55, 1e-9);
+    EXPECT_NEAR(scheduledRate(cosine, 5e-3, 600, 600), 5e-4, 1e-10);
+    EXPECT_NEAR(scheduledRate(linear, 5e-3, 320, 600), 5e-3 * 0.55, 1e-9);
+    EXPECT_NEAR(scheduledRate(linear, 5e-3, 700, 600), 5e-4, 1e-10);
+    EXPECT_DOUBLE_EQ(scheduledRate(flat, 5e-3, 599, 600), 5e-3);
+    EXPECT_DOUBLE_EQ(scheduledRate({ScheduleKind::Cosine, 0, 0.1f}, 1, 1, 1), 0.1f);
+}
+
+}  // namespace
+}  // namespace mantissa::engine
