@@ -15,28 +15,28 @@ namespace mantissa::engine {
 
 /// Bytes by category at the moment of the peak. activations include what gradients share when accumulation is 1.
 struct MemoryPlan {
-    uint64_t weights = 0;      ///< FP32 masters and low-precision copies, FP8 codes
-    uint64_t gradients = 0;    ///< apart from activations only with accumulation > 1 (else 0 and `note` says so)
+    uint64_t weights = 0;    ///< FP32 masters and low-precision copies, FP8 codes
+    uint64_t gradients = 0;  ///< apart from activations only with accumulation > 1 (else 0 and `note` says so)
     uint64_t moments = 0;
     uint64_t activations = 0;
-    uint64_t workspace = 0;    ///< op scratch, logits chunk, statistics, data rings
-    uint64_t host = 0;         ///< corpus in memory, token rings and the program's own buffers, CPU runs only
+    uint64_t workspace = 0;  ///< op scratch, logits chunk, statistics, data rings
+    uint64_t host = 0;       ///< corpus in memory, token rings and the program's own buffers, CPU runs only
     std::string note;
     uint64_t total() const { return weights + gradients + moments + activations + workspace + host; }
 };
 
 /// One training step, all numbers measured or computed in that step.
 struct StepMetrics {
-    int64_t step = 0;            ///< 1-based
-    double loss = 0;             ///< mean over the step's tokens, nats/token; NaN when non-finite
-    double gradientNorm = 0;     ///< before clipping
+    int64_t step = 0;         ///< 1-based
+    double loss = 0;          ///< mean over the step's tokens, nats/token; NaN when non-finite
+    double gradientNorm = 0;  ///< before clipping
     double learningRate = 0;
-    int64_t tokens = 0;          ///< of this step
-    double seconds = 0;          ///< end to end
-    double phaseSeconds[4] = {}; ///< matmul, attention, elementwise, optimizer
+    int64_t tokens = 0;           ///< of this step
+    double seconds = 0;           ///< end to end
+    double phaseSeconds[4] = {};  ///< matmul, attention, elementwise, optimizer
     bool finite = true;
-    bool applied = true;         ///< the optimizer ran
-    double lossScale = 1;        ///< FP16
+    bool applied = true;   ///< the optimizer ran
+    double lossScale = 1;  ///< FP16
     std::shared_ptr<const NumericsRecord> numerics;
 };
 
@@ -63,11 +63,13 @@ class Trainer {
   public:
     /// The plan alone, without allocating: exact for CPU and GPU. Throws InvalidConfig.
     static MemoryPlan plan(const TrainerConfig& config, const DeviceChoice& device, uint64_t corpusBytes);
-    static int64_t parameterCount(const ModelConfig& model);           ///< unpadded vocabulary
-    static double flopsPerToken(const ModelConfig& model);             ///< peers' form 6 (L (4 C^2 + 2 C F) + V C) + 6 L C T, V padded
+    static int64_t parameterCount(const ModelConfig& model);  ///< unpadded vocabulary
+    static double flopsPerToken(
+        const ModelConfig& model);  ///< peers' form 6 (L (4 C^2 + 2 C F) + V C) + 6 L C T, V padded
 
-    /// Allocates by plan and initialises weights from the seed. Throws OutOfMemory before allocating when the plan does not fit,
-    /// DeviceUnavailable, InvalidConfig. data: must outlive the trainer. Thread: create, use and destroy on one thread.
+    /// Allocates by plan and initialises weights from the seed. Throws OutOfMemory before allocating when the plan does
+    /// not fit, DeviceUnavailable, InvalidConfig. data: must outlive the trainer. Thread: create, use and destroy on
+    /// one thread.
     Trainer(const TrainerConfig& config, const DeviceChoice& device, std::shared_ptr<const TokenSource> data);
     ~Trainer();
     Trainer(const Trainer&) = delete;
@@ -77,7 +79,7 @@ class Trainer {
     /// Mean loss over the fixed validation windows; every bit of training state stays as it is.
     EvalResult evaluate();
 
-    int64_t stepIndex() const;      ///< last finished step; 0 before the first
+    int64_t stepIndex() const;  ///< last finished step; 0 before the first
     int64_t tokensSeen() const;
     const TrainerConfig& config() const;
     const MemoryPlan& memoryPlan() const;
@@ -85,7 +87,7 @@ class Trainer {
     /// Filled by the calls that ran; empty before the first step.
     std::vector<EffectivePrecision> effectivePrecision() const;
     WindowState window(int tensor) const;
-    std::string deviceId() const;           ///< "cpu", "cuda:0"
+    std::string deviceId() const;  ///< "cpu", "cuda:0"
     std::string deviceName() const;
     std::string determinismClass() const;
     std::string isa() const;
@@ -95,11 +97,12 @@ class Trainer {
     void setLearningRateFactor(double factor);  ///< multiplies the scheduled rate
     void setProbes(const ProbeConfig& probes);
 
-    /// Writes DIR/weights.safetensors (FP32, names h.0.attn.qkv.weight ...) and DIR/state.mantissa (all else: moments, scales, windows,
-    /// step state, data position, config, class, versioned), atomically: into DIR.tmp, synced, then renamed. Throws Io.
+    /// Writes DIR/weights.safetensors (FP32, names h.0.attn.qkv.weight ...) and DIR/state.mantissa (all else: moments,
+    /// scales, windows, step state, data position, config, class, versioned), atomically: into DIR.tmp, synced, then
+    /// renamed. Throws Io.
     void saveCheckpoint(const std::string& directory) const;
-    /// Throws InvalidFile with the reason; on failure the trainer is unchanged. allowOtherClass: else a checkpoint of another
-    /// determinism class is refused.
+    /// Throws InvalidFile with the reason; on failure the trainer is unchanged. allowOtherClass: else a checkpoint of
+    /// another determinism class is refused.
     LoadNote loadCheckpoint(const std::string& directory, bool allowOtherClass);
 
     /// FNV-1a-64 over masters, moments, scales, windows and step state: equal states have equal hashes.

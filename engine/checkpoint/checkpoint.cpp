@@ -191,10 +191,11 @@ struct ScaleArrays {
 };
 
 /// The saved description that fits the tensor, or nullptr.
-const json* savedTensor(const json& meta, const std::string& id, RecipeKind recipe, const kernels::ScalingTensor& description) {
+const json* savedTensor(const json& meta, const std::string& id, RecipeKind recipe,
+                        const kernels::ScalingTensor& description) {
     for (const json& one : meta.at("tensors"))
-        if (one.at("name") == id && one.at("format") == dtypeName(description.format) && one.at("recipe") == recipeName(recipe) &&
-            one.at("history_length") == description.historyLength)
+        if (one.at("name") == id && one.at("format") == dtypeName(description.format) &&
+            one.at("recipe") == recipeName(recipe) && one.at("history_length") == description.historyLength)
             return &one;
     return nullptr;
 }
@@ -235,7 +236,8 @@ LoadNote makeNote(const ScaleArrays& scales, const json& meta, const std::string
     note.fp8StateMissing = scales.missing > 0;
     if (note.fp8StateMissing)
         note.text = fmt::format(
-            "FP8 state missing: the checkpoint (precision {}) has no scales and windows for {} of {} tensors under this "
+            "FP8 state missing: the checkpoint (precision {}) has no scales and windows for {} of {} tensors under "
+            "this "
             "recipe; they start at scale 1",
             meta.at("mode").get<std::string>(), scales.missing, scales.wanted);
     if (note.otherClass)

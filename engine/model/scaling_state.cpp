@@ -78,8 +78,7 @@ void ScalingState::initialise(Backend& backend) {
 }
 
 ScaleEntry* ScalingState::entry(int slot, const PassFlags& flags) const {
-    const bool scratch = !flags.training && plan_.tensorRecipe(slot) == RecipeKind::Current &&
-                         plan_.roleOfSlot(slot) != TensorRole::Weight;
+    const bool scratch = !flags.training && plan_.tensorRecipe(slot) == RecipeKind::Current;
     return (scratch ? evalTable_ : table_) + slot;
 }
 
@@ -163,7 +162,7 @@ void ScalingState::castCurrentWeight(Backend& backend, int linear, const void* w
     CurrentScale scale;
     scale.format = plan_.weightFormat;
     scale.slot = slots_ + slot;
-    scale.entry = table_ + slot;
+    scale.entry = entry(slot, flags);
     scale.powerOfTwo = config_.powerOfTwo;
     scale.epsilon = config_.amaxEpsilon;
     backend.run(scale);

@@ -44,7 +44,9 @@ TEST(Arena, LivingBlocksNeverMeet) {
         const size_t base = arena.placeOver(parts, total);
         EXPECT_LE(base + total, arena.size());
         EXPECT_EQ(base % Arena::kAlignment, 0u);
-        const auto apart = [](size_t a, size_t aBytes, size_t b, size_t bBytes) { return a + aBytes <= b || b + bBytes <= a; };
+        const auto apart = [](size_t a, size_t aBytes, size_t b, size_t bBytes) {
+            return a + aBytes <= b || b + bBytes <= a;
+        };
         for (const Block& one : blocks) {
             for (const Block& two : blocks) {
                 if (one.id < two.id && one.begin <= two.end && two.begin <= one.end) {

@@ -78,8 +78,9 @@ TEST_F(Checkpoint, ResumeIsBitIdenticalCaseC10) {
 }
 
 TEST_F(Checkpoint, ResumeInEveryPrecision) {
-    for (const auto& [mode, recipe] : {std::pair{PrecisionMode::Fp16, RecipeKind::Bf16}, std::pair{PrecisionMode::Fp32, RecipeKind::Bf16},
-                                       std::pair{PrecisionMode::Bf16, RecipeKind::Bf16}, std::pair{PrecisionMode::Fp8, RecipeKind::Current}}) {
+    for (const auto& [mode, recipe] :
+         {std::pair{PrecisionMode::Fp16, RecipeKind::Bf16}, std::pair{PrecisionMode::Fp32, RecipeKind::Bf16},
+          std::pair{PrecisionMode::Bf16, RecipeKind::Bf16}, std::pair{PrecisionMode::Fp8, RecipeKind::Current}}) {
         const TrainerConfig config = this->config(mode, recipe);
         Trainer whole(config, {"cpu", 1, ""}, tokensFor(config)), first(config, {"cpu", 1, ""}, tokensFor(config));
         run(whole, 8);
@@ -158,7 +159,8 @@ TEST_F(Checkpoint, BadFilesAreRefusedAndChangeNothing) {
     Trainer trainer(config, {"cpu", 1, ""}, tokensFor(config));
     run(trainer, 2);
     trainer.saveCheckpoint(path("good"));
-    const auto state = bytesOf(path("good") + "/state.mantissa"), weights = bytesOf(path("good") + "/weights.safetensors");
+    const auto state = bytesOf(path("good") + "/state.mantissa"),
+               weights = bytesOf(path("good") + "/weights.safetensors");
     Trainer other(config, {"cpu", 1, ""}, tokensFor(config));
     run(other, 1);
     const uint64_t before = other.stateHash();
@@ -190,8 +192,10 @@ TEST_F(Checkpoint, BadFilesAreRefusedAndChangeNothing) {
         bytes[at] = static_cast<char>(bytes[at] ^ 4);
         return bytes;
     };
-    for (size_t size : {size_t{0}, size_t{7}, size_t{100}, state.size() / 2, state.size() - 1}) damaged(cut(state, size), weights);
-    for (size_t size : {size_t{0}, size_t{7}, size_t{100}, weights.size() / 2, weights.size() - 1}) damaged(state, cut(weights, size));
+    for (size_t size : {size_t{0}, size_t{7}, size_t{100}, state.size() / 2, state.size() - 1})
+        damaged(cut(state, size), weights);
+    for (size_t size : {size_t{0}, size_t{7}, size_t{100}, weights.size() / 2, weights.size() - 1})
+        damaged(state, cut(weights, size));
     for (size_t at = 0; at < state.size(); at += state.size() / 23) damaged(flip(state, at), weights);
     for (size_t at = 0; at < weights.size(); at += weights.size() / 23) damaged(state, flip(weights, at));
     damaged(std::vector<char>(5000, 'x'), weights);

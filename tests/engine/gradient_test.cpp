@@ -1,5 +1,6 @@
-// Backward of the whole model against finite differences of its loss, parameter tensor by parameter tensor, in FP32; planted mistakes
-// must be seen. Ops have such tests of their own (tests/kernels); here the question is how the model puts them together.
+// Backward of the whole model against finite differences of its loss, parameter tensor by parameter tensor, in FP32;
+// planted mistakes must be seen. Ops have such tests of their own (tests/kernels); here the question is how the model
+// puts them together.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,8 +44,8 @@ class ModelGradient {
 
     test::ForwardingBackend& backend() { return backend_; }
 
-    /// Largest difference between d loss / d direction by backward and by differences, relative to the larger of the two, over all
-    /// tensors; `worst` names the tensor. Direction: the gradient itself plus as much random.
+    /// Largest difference between d loss / d direction by backward and by differences, relative to the larger of the
+    /// two, over all tensors; `worst` names the tensor. Direction: the gradient itself plus as much random.
     double check(std::string& worst) {
         const std::vector<float> gradients = gradient();
         double largest = 0;
@@ -59,7 +60,8 @@ class ModelGradient {
             std::vector<float> direction(static_cast<size_t>(count));
             double directionNorm = 0, byBackward = 0;
             for (int64_t i = 0; i < count; ++i) {
-                const double value = g[i] + 0.5 * std::max(norm, 1e-3) / std::sqrt(static_cast<double>(count)) * normal(random);
+                const double value =
+                    g[i] + 0.5 * std::max(norm, 1e-3) / std::sqrt(static_cast<double>(count)) * normal(random);
                 direction[static_cast<size_t>(i)] = static_cast<float>(value);
                 directionNorm += value * value;
             }
@@ -70,7 +72,8 @@ class ModelGradient {
                 byBackward += static_cast<double>(g[i]) * direction[static_cast<size_t>(i)];
             }
             const double byDifference = slope(tensor.offset, direction);
-            const double error = std::abs(byBackward - byDifference) / std::max(std::abs(byBackward), std::abs(byDifference));
+            const double error =
+                std::abs(byBackward - byDifference) / std::max(std::abs(byBackward), std::abs(byDifference));
             if (error > largest) largest = error, worst = tensor.name;
         }
         return largest;
@@ -103,7 +106,8 @@ class ModelGradient {
         float* values = program_.parameters().masters + offset;
         const std::vector<float> saved(values, values + direction.size());
         const auto at = [&](double distance) {
-            for (size_t i = 0; i < direction.size(); ++i) values[i] = static_cast<float>(saved[i] + distance * direction[i]);
+            for (size_t i = 0; i < direction.size(); ++i)
+                values[i] = static_cast<float>(saved[i] + distance * direction[i]);
             return loss();
         };
         const double slope = (8 * (at(kStep) - at(-kStep)) - (at(2 * kStep) - at(-2 * kStep))) / (12 * kStep);
@@ -138,7 +142,9 @@ struct Mistake {
     const char* name;
     std::function<void(test::ForwardingBackend&)> plant;
 };
-void PrintTo(const Mistake& m, std::ostream* out) { *out << m.name; }
+void PrintTo(const Mistake& m, std::ostream* out) {
+    *out << m.name;
+}
 
 class PlantedMistake : public testing::TestWithParam<Mistake> {};
 
@@ -153,7 +159,8 @@ using namespace kernels;
 INSTANTIATE_TEST_SUITE_P(
     Gradient, PlantedMistake,
     testing::Values(
-        Mistake{"micro_batches_do_not_add", [](auto& b) { b.onNormBackward = [](NormBackward& op) { op.accumulate = false; }; }},
+        Mistake{"micro_batches_do_not_add",
+                [](auto& b) { b.onNormBackward = [](NormBackward& op) { op.accumulate = false; }; }},
         Mistake{"residual_gradient_lost",
                 [](auto& b) { b.onNormBackward = [](NormBackward& op) { op.dResidualIn = nullptr; }; }},
         Mistake{"wgrad_reads_the_wrong_input",

@@ -23,7 +23,8 @@ TrainerConfig sixLayers() {
 }
 
 int countFp8(const std::vector<EffectivePrecision>& rows) {
-    return static_cast<int>(std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.recipe == "delayed"; }));
+    return static_cast<int>(
+        std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.recipe == "delayed"; }));
 }
 
 std::vector<EffectivePrecision> mapAfterOneStep(const TrainerConfig& config) {
@@ -58,7 +59,8 @@ TEST(EffectivePrecision, IsFilledByTheCallItself) {
     TrainerCore core(config, backend, tokensFor(config));
     std::vector<uint16_t> plain(65536);
     backend.onMatmul = [&plain](kernels::Matmul& op) {
-        // One product of one linear (h.1 attn.proj's fprop: the only FP8 one of this shape) takes BF16 operands behind the plan's back.
+        // One product of one linear (h.1 attn.proj's fprop: the only FP8 one of this shape) takes BF16 operands behind
+        // the plan's back.
         if (op.gemm != kernels::Gemm::Fprop || op.n != 32 || op.k != 32 || op.a.type != kernels::DType::E4M3) return;
         op.a = {plain.data(), kernels::DType::BF16, true, op.k, nullptr, nullptr};
         op.b = {plain.data(), kernels::DType::BF16, true, op.k, nullptr, nullptr};
@@ -76,7 +78,8 @@ TEST(EffectivePrecision, IsFilledByTheCallItself) {
 TEST(EffectivePrecision, RulesReachSingleProducts) {
     TrainerConfig config = sixLayers();
     config.precision.firstLayersBf16 = config.precision.lastLayersBf16 = 0;
-    config.precision.rules = {{"h.*.mlp.*", 4, RecipeKind::Bf16}, {"h.2.*", 7, RecipeKind::Bf16}, {"h.2.mlp.fc2", 1, RecipeKind::Delayed}};
+    config.precision.rules = {
+        {"h.*.mlp.*", 4, RecipeKind::Bf16}, {"h.2.*", 7, RecipeKind::Bf16}, {"h.2.mlp.fc2", 1, RecipeKind::Delayed}};
     const auto rows = mapAfterOneStep(config);
     EXPECT_EQ(countFp8(rows), 72 - 12 - 12 + 2 + 1);
     for (const EffectivePrecision& row : rows)
@@ -148,7 +151,8 @@ TEST(Counts, CaseN08) {
 
 TEST(Counts, CaseN09) {
     // The peers' form takes the vocabulary as it is multiplied: padded to 50,304.
-    EXPECT_EQ(Trainer::flopsPerToken({50257, 768, 12, 12, 3072, 1024, true}), 798031872.0); }
+    EXPECT_EQ(Trainer::flopsPerToken({50257, 768, 12, 12, 3072, 1024, true}), 798031872.0);
+}
 
 }  // namespace
 }  // namespace mantissa::engine

@@ -1,4 +1,5 @@
-// What must not change training state, and what must change nothing else: evaluation, probes, threads, memory sharing, skipped steps.
+// What must not change training state, and what must change nothing else: evaluation, probes, threads, memory sharing,
+// skipped steps.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,8 +23,10 @@ TrainerConfig shortConfig(PrecisionMode mode, RecipeKind recipe = RecipeKind::De
     return config;
 }
 
-const std::pair<PrecisionMode, RecipeKind> kModes[] = {{PrecisionMode::Fp32, RecipeKind::Bf16}, {PrecisionMode::Fp16, RecipeKind::Bf16},
-                                                       {PrecisionMode::Bf16, RecipeKind::Bf16}, {PrecisionMode::Fp8, RecipeKind::Delayed},
+const std::pair<PrecisionMode, RecipeKind> kModes[] = {{PrecisionMode::Fp32, RecipeKind::Bf16},
+                                                       {PrecisionMode::Fp16, RecipeKind::Bf16},
+                                                       {PrecisionMode::Bf16, RecipeKind::Bf16},
+                                                       {PrecisionMode::Fp8, RecipeKind::Delayed},
                                                        {PrecisionMode::Fp8, RecipeKind::Current}};
 
 uint64_t hashAfter(const TrainerConfig& config, int steps, int threads = 2) {
@@ -101,7 +104,8 @@ TEST(TrainerState, SameBitsOnAnyNumberOfThreads) {
         config.model = {96, 96, 3, 2, 160, 48, true};  // sizes that fill no tile
         config.batch = 3;
         const uint64_t one = hashAfter(config, 3, 1);
-        for (int threads : {2, 3, 16}) EXPECT_EQ(hashAfter(config, 3, threads), one) << threads << " threads, mode " << modeName(mode);
+        for (int threads : {2, 3, 16})
+            EXPECT_EQ(hashAfter(config, 3, threads), one) << threads << " threads, mode " << modeName(mode);
     }
 }
 
@@ -166,7 +170,8 @@ TEST(TrainerState, MicroBatchesMergeByMaximumAndAddUp) {
 }
 
 TEST(TrainerState, UnscaledRunDiffersInRecipeAndScaleOnly) {
-    const TrainerConfig healthy = shortConfig(PrecisionMode::Fp8), unscaled = shortConfig(PrecisionMode::Fp8, RecipeKind::Fixed);
+    const TrainerConfig healthy = shortConfig(PrecisionMode::Fp8),
+                        unscaled = shortConfig(PrecisionMode::Fp8, RecipeKind::Fixed);
     Trainer one(healthy, {"cpu", 1, ""}, tokensFor(healthy)), two(unscaled, {"cpu", 1, ""}, tokensFor(unscaled));
     // A fresh delayed run casts with scale 1 too, so step 1 is the same to the last bit.
     const StepMetrics a = one.step(), b = two.step();
@@ -283,7 +288,9 @@ class WatchedTokens final : public TokenSource {
     int64_t trainWindows() const override { return inner_->trainWindows(); }
     int64_t validationWindows() const override { return inner_->validationWindows(); }
     int vocabulary() const override { return inner_->vocabulary(); }
-    void trainWindow(int64_t index, int32_t* out) const override { seen.push_back(index), inner_->trainWindow(index, out); }
+    void trainWindow(int64_t index, int32_t* out) const override {
+        seen.push_back(index), inner_->trainWindow(index, out);
+    }
     void validationWindow(int64_t index, int32_t* out) const override { inner_->validationWindow(index, out); }
     std::optional<double> entropyRate() const override { return inner_->entropyRate(); }
     int64_t replacedCharacters() const override { return 0; }
@@ -307,7 +314,8 @@ TEST(Data, WindowsDependOnTheirIndexAlone) {
 }
 
 TEST(Schedule, WarmsUpAndEndsAtTheFinalFraction) {
-    const ScheduleConfig cosine{ScheduleKind::Cosine, 40, 0.1f}, linear{ScheduleKind::Linear, 40, 0.1f}, flat{ScheduleKind::Constant, 40, 0.1f};
+    const ScheduleConfig cosine{ScheduleKind::Cosine, 40, 0.1f}, linear{ScheduleKind::Linear, 40, 0.1f},
+        flat{ScheduleKind::Constant, 40, 0.1f};
     EXPECT_DOUBLE_EQ(scheduledRate(cosine, 5e-3, 1, 600), 5e-3 / 40);
     EXPECT_DOUBLE_EQ(scheduledRate(cosine, 5e-3, 40, 600), 5e-3);
     EXPECT_NEAR(scheduledRate(cosine, 5e-3, 320, 600), 5e-3 * 0.55, 1e-9);

@@ -24,22 +24,36 @@ class ForwardingBackend : public kernels::Backend {
         if (onMatmul) onMatmul(changed);
         return inner_.run(changed);
     }
-#define MANTISSA_FORWARD_OP(Op, phase)                                                           \
-    size_t workspace(const kernels::Op& op) const override { return inner_.workspace(op); }      \
-    void run(const kernels::Op& op) override {                                                   \
-        kernels::Op changed = op;                                                                \
-        if (on##Op) on##Op(changed);                                                             \
-        inner_.run(changed);                                                                     \
-    }                                                                                            \
+#define MANTISSA_FORWARD_OP(Op, phase)                       \
+    size_t workspace(const kernels::Op& op) const override { \
+        return inner_.workspace(op);                         \
+    }                                                        \
+    void run(const kernels::Op& op) override {               \
+        kernels::Op changed = op;                            \
+        if (on##Op) on##Op(changed);                         \
+        inner_.run(changed);                                 \
+    }                                                        \
     std::function<void(kernels::Op&)> on##Op;
     MANTISSA_OPS(MANTISSA_FORWARD_OP)
 #undef MANTISSA_FORWARD_OP
-    void bindWorkspace(void* memory, size_t bytes) override { inner_.bindWorkspace(memory, bytes); }
-    bool needsTransposedCodes() const override { return inner_.needsTransposedCodes(); }
-    bool nativeFp8() const override { return inner_.nativeFp8(); }
-    std::unique_ptr<kernels::Recording> record(std::function<void()> ops) override { return inner_.record(std::move(ops)); }
-    void replay(kernels::Recording& recording) override { inner_.replay(recording); }
-    kernels::PhaseTimes takePhaseTimes() override { return inner_.takePhaseTimes(); }
+    void bindWorkspace(void* memory, size_t bytes) override {
+        inner_.bindWorkspace(memory, bytes);
+    }
+    bool needsTransposedCodes() const override {
+        return inner_.needsTransposedCodes();
+    }
+    bool nativeFp8() const override {
+        return inner_.nativeFp8();
+    }
+    std::unique_ptr<kernels::Recording> record(std::function<void()> ops) override {
+        return inner_.record(std::move(ops));
+    }
+    void replay(kernels::Recording& recording) override {
+        inner_.replay(recording);
+    }
+    kernels::PhaseTimes takePhaseTimes() override {
+        return inner_.takePhaseTimes();
+    }
 
     /// Called before the op runs; may change it.
     std::function<void(kernels::Matmul&)> onMatmul;
