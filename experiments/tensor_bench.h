@@ -23,7 +23,7 @@ struct TensorRequest {
     int margin = 0;
     bool powerOfTwo = false;  ///< current and block recipes
     float epsilon = 0;        ///< current: smallest amax
-    bool roundUp = false;     ///< e8m0
+    bool roundUp = true;      ///< e8m0: away from zero, as MXFP8's scales; false: towards zero
 };
 
 struct TensorCounters {
