@@ -52,10 +52,13 @@ MANTISSA_ALWAYS_INLINE VecInt castCodes16(VecInt values, VecInt scale) {
 struct CastAccumulators {
     VecInt amax = vecZero();
     VecCounter zeros, zeroCodes, smallCodes, over, clipped, inf, nan;
+    bool careful = false;  ///< a block went the careful way since the last flush
     MANTISSA_ALWAYS_INLINE void flush() {
         zeros.flush();
         zeroCodes.flush();
         smallCodes.flush();
+        if (!careful) return;
+        careful = false;
         over.flush();
         clipped.flush();
         inf.flush();  // counts Inf and NaN together
@@ -80,6 +83,7 @@ MANTISSA_ALWAYS_INLINE void castBlock(const uint16_t* values, const CastLimits& 
         c0 = vecSelectGreater16(a0, infinity, nanCode, c0);
         c1 = vecSelectGreater16(a1, infinity, nanCode, c1);
         if constexpr (kCount) {
+            sums.careful = true;
             sums.over.addGreater16(a0, a1, limits.inRange);
             sums.clipped.addGreater16(a0, a1, limits.notClipped);
             sums.inf.addGreater16(a0, a1, vecSet16(0x7F7F));
@@ -98,15 +102,6 @@ MANTISSA_ALWAYS_INLINE void castBlock(const uint16_t* values, const CastLimits& 
     sums.zeros.addZero16(a0, a1);
     sums.zeroCodes.addBelow8(magnitudes, vecSet8(1));
     sums.smallCodes.addBelow8(magnitudes, vecSet8(kFormat.subnormalCodes + 1));
-}
-
-/// Largest of the 16-bit lanes.
-MANTISSA_ALWAYS_INLINE uint32_t vecLargest16(VecInt v) {
-    uint16_t lanes[kVecBytes / 2];
-    vecStore(lanes, v);
-    uint32_t largest = 0;
-    for (uint16_t lane : lanes) largest = lane > largest ? lane : largest;
-    return largest;
 }
 
 /// codes (n) of values (n) with amax and the cheap counters; codes may have room for n only.
@@ -197,58 +192,109 @@ static inline void castOne(float x, int64_t index, const CastParams& params, con
 /// Sixteen virtual lanes of the dear sums; element i of a span belongs to lane i % 16.
 struct DearLanes {
     double squares[16] = {}, errors[16] = {}, fourths[16] = {};
-    uint32_t smallest[16] = {kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf,
-                             kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf, kFloatInf};
 };
 
-/// Branch-free decodeFp8 of a magnitude (NaN codes do not come here: their inputs are left out).
-MANTISSA_ALWAYS_INLINE float dearDecode(uint32_t code, const Fp8Traits& format) {
-    const int dropped = 23 - format.mantissaBits;
-    const uint32_t magnitude = code & 0x7Fu;
-    const float normal = floatFromBits((magnitude << dropped) + format.minNormal - (1u << 23));
-    const float small = floatFromBits((magnitude << dropped) + format.minNormal) - floatFromBits(format.minNormal);
-    return floatFromBits(floatBits(magnitude <= format.subnormalCodes ? small : normal) | (code & 0x80u) << 24);
+/// Decodes FP8 codes (32-bit lanes) to FP32 without branches or subnormal operands; NaN codes do not come here.
+template <bool kE5m2Format>
+MANTISSA_ALWAYS_INLINE VecInt dearDecode(VecInt codes) {
+    constexpr Fp8Traits kFormat = kE5m2Format ? kE5m2 : kE4m3;
+    constexpr int kDropped = 23 - kFormat.mantissaBits;
+    const VecInt magnitude = vecAnd(codes, vecSet32(0x7F)), sign = vecShiftLeft32<24>(vecAnd(codes, vecSet32(0x80)));
+    const VecInt shifted = vecShiftLeft32<kDropped>(magnitude);
+    const VecInt normal = vecAdd32(shifted, vecSet32(kFormat.minNormal - (1u << 23)));
+    const VecInt small = vecSubFloat(vecAdd32(shifted, vecSet32(kFormat.minNormal)), vecSet32(kFormat.minNormal));
+    return vecOr(sign, vecSelectGreater32(magnitude, vecSet32(kFormat.subnormalCodes), normal, small));
 }
 
-/// x (16) with its codes, into the lanes. Values that are not finite add nothing.
-MANTISSA_ALWAYS_INLINE void dearGroup(const float* x, const uint8_t* codes, const Fp8Traits& format, float scaleInv,
-                                      DearLanes& lanes) {
-    for (int lane = 0; lane < 16; ++lane) {
-        const uint32_t abs = floatBits(x[lane]) & kFloatAbs;
-        const bool finite = abs < kFloatInf;
-        const float value = finite ? x[lane] : 0.0f;
-        const float back = finite ? dearDecode(codes[lane], format) * scaleInv : 0.0f;
-        const double wide = value, square = wide * wide, error = static_cast<double>(back) - wide;
-        lanes.squares[lane] += square;
-        lanes.errors[lane] += error * error;
-        lanes.fourths[lane] += square * square;
-        const uint32_t candidate = abs != 0 && finite ? abs : kFloatInf;
-        lanes.smallest[lane] = candidate < lanes.smallest[lane] ? candidate : lanes.smallest[lane];
-    }
+MANTISSA_ALWAYS_INLINE void dearAdd(VecDouble x, VecDouble back, VecDouble& squares, VecDouble& errors,
+                                    VecDouble& fourths) {
+    const VecDouble square = x * x, error = back - x;
+    squares += square;
+    errors += error * error;
+    fourths += square * square;
 }
 
-/// Adds n values (FP32, a multiple of 16 except at a span's end) with their codes to the lanes and the histogram.
-static inline void dearPiece(const float* x, const uint8_t* codes, int64_t n, const CastParams& params,
-                             DearLanes& lanes, SpanStats& stats) {
-    const Fp8Traits format = fp8Traits(params.format);
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) dearGroup(x + i, codes + i, format, params.scaleInv, lanes);
-    if (i < n) {
-        float restValues[16] = {};
-        uint8_t restCodes[16] = {};
-        for (int64_t j = i; j < n; ++j) {
-            restValues[j - i] = x[j];
-            restCodes[j - i] = codes[j];
+/// n values (BF16 bits or FP32 bits), n a multiple of 16, with their codes, into the lanes. Values that are not finite
+/// add nothing. One pass over the data for each register's worth of lanes, so that the sums stay in registers.
+template <bool kE5m2Format, class T>
+static inline void dearGroups(const T* values, const uint8_t* codes, int64_t n, float scaleInv, DearLanes& lanes) {
+    const VecInt inverse = vecSet32(floatBits(scaleInv)), absMask = vecSet32(kFloatAbs),
+                 largest = vecSet32(kFloatMaxFinite);
+    constexpr int kHalf = kVecFloats / 2;
+    for (int lane = 0; lane < 16; lane += kVecFloats) {
+        VecDouble squares[2], errors[2], fourths[2];
+        for (int half = 0; half < 2; ++half) {
+            squares[half] = vecLoadDouble(lanes.squares + lane + half * kHalf);
+            errors[half] = vecLoadDouble(lanes.errors + lane + half * kHalf);
+            fourths[half] = vecLoadDouble(lanes.fourths + lane + half * kHalf);
         }
-        dearGroup(restValues, restCodes, format, params.scaleInv, lanes);
+        for (int64_t i = lane; i < n; i += 16) {
+            VecInt x;
+            if constexpr (sizeof(T) == 2)
+                x = vecLoadBf16AsFloat(values + i);
+            else
+                x = vecLoad(values + i);
+            VecInt back = vecMulFloat(dearDecode<kE5m2Format>(vecLoadBytes32(codes + i)), inverse);
+            const VecInt abs = vecAnd(x, absMask);
+            back = vecSelectGreater32(abs, largest, vecZero(), back);
+            x = vecSelectGreater32(abs, largest, vecZero(), x);
+            dearAdd(vecLowDouble(x), vecLowDouble(back), squares[0], errors[0], fourths[0]);
+            dearAdd(vecHighDouble(x), vecHighDouble(back), squares[1], errors[1], fourths[1]);
+        }
+        for (int half = 0; half < 2; ++half) {
+            vecStoreDouble(lanes.squares + lane + half * kHalf, squares[half]);
+            vecStoreDouble(lanes.errors + lane + half * kHalf, errors[half]);
+            vecStoreDouble(lanes.fourths + lane + half * kHalf, fourths[half]);
+        }
     }
+}
+
+MANTISSA_ALWAYS_INLINE uint32_t wideBits(uint16_t bf16) {
+    return static_cast<uint32_t>(bf16) << 16;
+}
+MANTISSA_ALWAYS_INLINE uint32_t wideBits(uint32_t f32) {
+    return f32;
+}
+
+/// Smallest finite non-zero magnitude and, when asked for, the histogram.
+template <class T>
+static inline void dearRange(const T* values, int64_t n, const CastParams& params, SpanStats& stats) {
+    constexpr T kAbs = static_cast<T>(~T{0}) >> 1;
+    constexpr T kInfinity = sizeof(T) == 2 ? static_cast<T>(0x7F80) : static_cast<T>(kFloatInf);
+    T smallest = kInfinity;
+    for (int64_t i = 0; i < n; ++i) {
+        const T abs = values[i] & kAbs;
+        const T candidate = abs == 0 ? kInfinity : abs;
+        smallest = candidate < smallest ? candidate : smallest;
+    }
+    const uint32_t bits = wideBits(smallest);
+    if (bits < kFloatInf && (stats.minNonZeroBits == 0 || bits < stats.minNonZeroBits)) stats.minNonZeroBits = bits;
     if (!params.exponents) return;
-    for (int64_t j = 0; j < n; ++j) {
-        const uint32_t abs = floatBits(x[j]) & kFloatAbs;
+    for (int64_t i = 0; i < n; ++i) {
+        const uint32_t abs = wideBits(static_cast<T>(values[i] & kAbs));
         if (abs == 0 || abs >= kFloatInf) continue;
         const int exponent = abs >> 23 ? static_cast<int>(abs >> 23) - 127 : 31 - __builtin_clz(abs) - 149;
         ++stats.exponents[exponent + kExponentBias];
     }
+}
+
+/// Dear set of n values (BF16 bits or FP32 bits, a multiple of 16 except at a span's end) with their codes.
+template <class T>
+static inline void dearPiece(const T* values, const uint8_t* codes, int64_t n, const CastParams& params,
+                             DearLanes& lanes, SpanStats& stats) {
+    const auto groups = params.format == DType::E5M2 ? dearGroups<true, T> : dearGroups<false, T>;
+    const int64_t whole = n / 16 * 16;
+    groups(values, codes, whole, params.scaleInv, lanes);
+    if (whole < n) {  // padded with zeros, which add nothing
+        T restValues[16] = {};
+        uint8_t restCodes[16] = {};
+        for (int64_t j = whole; j < n; ++j) {
+            restValues[j - whole] = values[j];
+            restCodes[j - whole] = codes[j];
+        }
+        groups(restValues, restCodes, 16, params.scaleInv, lanes);
+    }
+    dearRange(values, n, params, stats);
 }
 
 /// Sum of 16 lanes in the fixed order of a binary tree.
@@ -262,15 +308,20 @@ static inline void dearFinish(DearLanes& lanes, SpanStats& stats) {
     stats.sumSquares += sumLanes(lanes.squares);
     stats.sumSquaredError += sumLanes(lanes.errors);
     stats.sumFourth += sumLanes(lanes.fourths);
-    for (uint32_t bits : lanes.smallest)
-        if (bits < kFloatInf && (stats.minNonZeroBits == 0 || bits < stats.minNonZeroBits)) stats.minNonZeroBits = bits;
 }
 
-/// values: (n) BF16 bits. firstIndex: row-major index of values[0] in its tensor (stochastic rounding draws by it).
-/// codes: (n), or nullptr when only the statistics are wanted. Adds to `stats`.
-static inline void castSpanBf16(const uint16_t* values, int64_t n, int64_t firstIndex, const CastParams& params,
-                                uint8_t* codes, SpanStats& stats) {
-    if (params.amaxOnly) return amaxSpanBf16(values, n, stats);
+static inline void castBlocks(const uint16_t* values, int64_t n, const CastParams& params, uint8_t* codes,
+                              SpanStats& stats) {
+    if (params.format == DType::E5M2)
+        return params.count ? castBlocks<true, true>(values, n, params, codes, stats)
+                            : castBlocks<true, false>(values, n, params, codes, stats);
+    return params.count ? castBlocks<false, true>(values, n, params, codes, stats)
+                        : castBlocks<false, false>(values, n, params, codes, stats);
+}
+
+/// What castSpanBf16 does when more is wanted than codes and the cheap set.
+[[gnu::noinline]] static void castSpanInPieces(const uint16_t* values, int64_t n, int64_t firstIndex,
+                                               const CastParams& params, uint8_t* codes, SpanStats& stats) {
     const Fp8Traits format = fp8Traits(params.format);
     DearLanes lanes;
     uint8_t pieceCodes[kCastPiece];
@@ -281,17 +332,21 @@ static inline void castSpanBf16(const uint16_t* values, int64_t n, int64_t first
             for (int64_t j = 0; j < size; ++j)
                 castOne(decodeBf16(values[i + j]), firstIndex + i + j, params, format, out + j, stats);
         } else {
-            const auto blocks = params.format == DType::E5M2
-                                    ? (params.count ? castBlocks<true, true> : castBlocks<true, false>)
-                                    : (params.count ? castBlocks<false, true> : castBlocks<false, false>);
-            blocks(values + i, size, params, out, stats);
+            castBlocks(values + i, size, params, out, stats);
         }
-        if (!params.dear) continue;
-        float wide[kCastPiece];
-        for (int64_t j = 0; j < size; ++j) wide[j] = decodeBf16(values[i + j]);
-        dearPiece(wide, out, size, params, lanes, stats);
+        if (params.dear) dearPiece(values + i, out, size, params, lanes, stats);
     }
     if (params.dear) dearFinish(lanes, stats);
+}
+
+/// values: (n) BF16 bits. firstIndex: row-major index of values[0] in its tensor (stochastic rounding draws by it).
+/// codes: (n), or nullptr when only the statistics are wanted. Adds to `stats`.
+static inline void castSpanBf16(const uint16_t* values, int64_t n, int64_t firstIndex, const CastParams& params,
+                                uint8_t* codes, SpanStats& stats) {
+    if (params.amaxOnly) return amaxSpanBf16(values, n, stats);
+    if (params.dear || params.stochastic || !codes)
+        return castSpanInPieces(values, n, firstIndex, params, codes, stats);
+    castBlocks(values, n, params, codes, stats);
 }
 
 /// bits[i] = BF16 of values[i], nearest even, subnormals kept (never vcvtneps2bf16, which flushes them).
@@ -325,7 +380,7 @@ static inline void castSpanF32(const float* values, int64_t n, int64_t firstInde
                 castOne(values[i + j], firstIndex + i + j, params, format, out + j, stats);
             }
         }
-        if (params.dear) dearPiece(values + i, out, size, params, lanes, stats);
+        if (params.dear) dearPiece(reinterpret_cast<const uint32_t*>(values + i), out, size, params, lanes, stats);
     }
     if (params.dear) dearFinish(lanes, stats);
 }

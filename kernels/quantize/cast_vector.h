@@ -89,6 +89,45 @@ MANTISSA_ALWAYS_INLINE bool vecAnyGreater16(VecInt a, VecInt b) {
 MANTISSA_ALWAYS_INLINE VecInt vecSelectGreater16(VecInt a, VecInt limit, VecInt b, VecInt other) {
     return _mm512_mask_blend_epi16(_mm512_cmpgt_epi16_mask(a, limit), other, b);
 }
+/// Doubles of the low and high half of a register of FP32.
+using VecDouble = __m512d;
+inline constexpr int kVecFloats = 16;
+MANTISSA_ALWAYS_INLINE VecInt vecLoadBf16AsFloat(const uint16_t* p) {
+    return _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+}
+MANTISSA_ALWAYS_INLINE VecInt vecLoadBytes32(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+template <int kBits>
+MANTISSA_ALWAYS_INLINE VecInt vecShiftLeft32(VecInt a) {
+    return _mm512_slli_epi32(a, kBits);
+}
+MANTISSA_ALWAYS_INLINE VecInt vecSubFloat(VecInt a, VecInt b) {
+    return _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+}
+/// b where a > limit (signed 32 bits), else `other`.
+MANTISSA_ALWAYS_INLINE VecInt vecSelectGreater32(VecInt a, VecInt limit, VecInt b, VecInt other) {
+    return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, limit), other, b);
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecLowDouble(VecInt a) {
+    return _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_castsi512_si256(a)));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecHighDouble(VecInt a) {
+    return _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_extracti64x4_epi64(a, 1)));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecLoadDouble(const double* p) {
+    return _mm512_loadu_pd(p);
+}
+MANTISSA_ALWAYS_INLINE void vecStoreDouble(double* p, VecDouble a) {
+    _mm512_storeu_pd(p, a);
+}
+/// Largest of the unsigned 16-bit lanes.
+MANTISSA_ALWAYS_INLINE uint32_t vecLargest16(VecInt a) {
+    const __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    const __m128i quarter = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    return 0xFFFFu &
+           ~static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)))));
+}
 /// How often a 16-bit or 8-bit condition held.
 struct VecCounter {
     uint64_t sum = 0;
@@ -191,11 +230,53 @@ MANTISSA_ALWAYS_INLINE VecInt vecSub8(VecInt a, VecInt b) {
 MANTISSA_ALWAYS_INLINE VecInt vecSumBytes(VecInt a) {
     return _mm256_sad_epu8(a, _mm256_setzero_si256());
 }
+MANTISSA_ALWAYS_INLINE uint64_t vecSum64(VecInt a) {
+    const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    return static_cast<uint64_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
+}
 MANTISSA_ALWAYS_INLINE bool vecAnyGreater16(VecInt a, VecInt b) {
     return _mm256_movemask_epi8(vecGreater16(a, b)) != 0;
 }
 MANTISSA_ALWAYS_INLINE VecInt vecSelectGreater16(VecInt a, VecInt limit, VecInt b, VecInt other) {
     return _mm256_blendv_epi8(other, b, vecGreater16(a, limit));
+}
+/// Doubles of the low and high half of a register of FP32.
+using VecDouble = __m256d;
+inline constexpr int kVecFloats = 8;
+MANTISSA_ALWAYS_INLINE VecInt vecLoadBf16AsFloat(const uint16_t* p) {
+    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16);
+}
+MANTISSA_ALWAYS_INLINE VecInt vecLoadBytes32(const uint8_t* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+template <int kBits>
+MANTISSA_ALWAYS_INLINE VecInt vecShiftLeft32(VecInt a) {
+    return _mm256_slli_epi32(a, kBits);
+}
+MANTISSA_ALWAYS_INLINE VecInt vecSubFloat(VecInt a, VecInt b) {
+    return _mm256_castps_si256(_mm256_sub_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
+}
+/// b where a > limit (signed 32 bits), else `other`.
+MANTISSA_ALWAYS_INLINE VecInt vecSelectGreater32(VecInt a, VecInt limit, VecInt b, VecInt other) {
+    return _mm256_blendv_epi8(other, b, _mm256_cmpgt_epi32(a, limit));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecLowDouble(VecInt a) {
+    return _mm256_cvtps_pd(_mm_castsi128_ps(_mm256_castsi256_si128(a)));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecHighDouble(VecInt a) {
+    return _mm256_cvtps_pd(_mm_castsi128_ps(_mm256_extracti128_si256(a, 1)));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecLoadDouble(const double* p) {
+    return _mm256_loadu_pd(p);
+}
+MANTISSA_ALWAYS_INLINE void vecStoreDouble(double* p, VecDouble a) {
+    _mm256_storeu_pd(p, a);
+}
+/// Largest of the unsigned 16-bit lanes.
+MANTISSA_ALWAYS_INLINE uint32_t vecLargest16(VecInt a) {
+    const __m128i quarter = _mm_max_epu16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    return 0xFFFFu &
+           ~static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)))));
 }
 #define MANTISSA_BYTE_COUNTERS 1
 #else
@@ -284,11 +365,52 @@ MANTISSA_ALWAYS_INLINE VecInt vecSub8(VecInt a, VecInt b) {
 MANTISSA_ALWAYS_INLINE VecInt vecSumBytes(VecInt a) {
     return _mm_sad_epu8(a, _mm_setzero_si128());
 }
+MANTISSA_ALWAYS_INLINE uint64_t vecSum64(VecInt a) {
+    return static_cast<uint64_t>(_mm_cvtsi128_si64(a) + _mm_extract_epi64(a, 1));
+}
 MANTISSA_ALWAYS_INLINE bool vecAnyGreater16(VecInt a, VecInt b) {
     return _mm_movemask_epi8(vecGreater16(a, b)) != 0;
 }
 MANTISSA_ALWAYS_INLINE VecInt vecSelectGreater16(VecInt a, VecInt limit, VecInt b, VecInt other) {
     return _mm_blendv_epi8(other, b, vecGreater16(a, limit));
+}
+/// Doubles of the low and high half of a register of FP32.
+using VecDouble = __m128d;
+inline constexpr int kVecFloats = 4;
+MANTISSA_ALWAYS_INLINE VecInt vecLoadBf16AsFloat(const uint16_t* p) {
+    return _mm_slli_epi32(_mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 16);
+}
+MANTISSA_ALWAYS_INLINE VecInt vecLoadBytes32(const uint8_t* p) {
+    int bytes;
+    __builtin_memcpy(&bytes, p, sizeof bytes);
+    return _mm_cvtepu8_epi32(_mm_cvtsi32_si128(bytes));
+}
+template <int kBits>
+MANTISSA_ALWAYS_INLINE VecInt vecShiftLeft32(VecInt a) {
+    return _mm_slli_epi32(a, kBits);
+}
+MANTISSA_ALWAYS_INLINE VecInt vecSubFloat(VecInt a, VecInt b) {
+    return _mm_castps_si128(_mm_sub_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b)));
+}
+/// b where a > limit (signed 32 bits), else `other`.
+MANTISSA_ALWAYS_INLINE VecInt vecSelectGreater32(VecInt a, VecInt limit, VecInt b, VecInt other) {
+    return _mm_blendv_epi8(other, b, _mm_cmpgt_epi32(a, limit));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecLowDouble(VecInt a) {
+    return _mm_cvtps_pd(_mm_castsi128_ps(a));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecHighDouble(VecInt a) {
+    return _mm_cvtps_pd(_mm_castsi128_ps(_mm_unpackhi_epi64(a, a)));
+}
+MANTISSA_ALWAYS_INLINE VecDouble vecLoadDouble(const double* p) {
+    return _mm_loadu_pd(p);
+}
+MANTISSA_ALWAYS_INLINE void vecStoreDouble(double* p, VecDouble a) {
+    _mm_storeu_pd(p, a);
+}
+/// Largest of the unsigned 16-bit lanes.
+MANTISSA_ALWAYS_INLINE uint32_t vecLargest16(VecInt a) {
+    return 0xFFFFu & ~static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(a, _mm_set1_epi16(-1)))));
 }
 #define MANTISSA_BYTE_COUNTERS 1
 #endif
@@ -307,9 +429,7 @@ struct VecCounter {
     }
     MANTISSA_ALWAYS_INLINE void addBelow8(VecInt a, VecInt limit) { bytes = vecSub8(bytes, vecGreater8(limit, a)); }
     MANTISSA_ALWAYS_INLINE void flush() {
-        uint64_t parts[kVecBytes / 8];
-        vecStore(parts, vecSumBytes(bytes));
-        for (uint64_t part : parts) sum += part;
+        sum += vecSum64(vecSumBytes(bytes));
         bytes = vecZero();
     }
 };
