@@ -215,6 +215,41 @@ TEST(TeModules, LayerNormLinearDelayedCastsFromF32) {
     }
 }
 
+TEST(TeModules, LayerNormLinearCurrent) {
+    const Recorded recorded;
+    const std::string module = "lnlinear.current";
+    LinearBench bench(kRows, kIn, kOut, recipe(RecipeKind::Current));
+    const auto weight = recorded.bits(module + ".W"), bias = recorded.bits(module + ".b");
+    const auto gain = recorded.bits(module + ".ln_w"), shift = recorded.bits(module + ".ln_b");
+    for (int step : {0, 3}) {
+        const std::string name = module + ".s" + std::to_string(step);
+        const auto x = recorded.bits(name + ".x"), dy = recorded.bits(name + ".dy");
+        std::vector<uint16_t> norm(kRows * kIn), y(kRows * kOut), dNorm(kRows * kIn);
+        std::vector<float> dw(kOut * kIn), mean(kRows), rstd(kRows);
+        bench.begin();
+        kernels::NormForward op;
+        op.rows = kRows;
+        op.cols = kIn;
+        op.type = DType::BF16;
+        op.residualIn = x.data();
+        op.gain = gain.data();
+        op.bias = shift.data();
+        op.out = norm.data();
+        op.cast = bench.target(TensorRole::Input);
+        op.mean = mean.data();
+        op.rstd = rstd.data();
+        bench.backend().run(op);
+        bench.finish(TensorRole::Input, norm.data(), kRows, kIn);
+        bench.cast(TensorRole::Weight, weight.data());
+        bench.forward(bias.data(), y.data(), DType::BF16);
+        bench.cast(TensorRole::GradOutput, dy.data());
+        bench.backward(dNorm.data(), DType::BF16, dw.data());
+        const std::vector<double> none(kRows * kOut, 0.0);
+        expectNear(widened(y), recorded.values(name + ".y"), none, name + ".y", 0.004);
+        expectNear(rounded(dw), recorded.values(name + ".dW"), none, name + ".dW", 0.004);
+    }
+}
+
 TEST(LinearByHand, CaseC08) {
     LinearBench bench(16, 16, 16, recipe(RecipeKind::Current));
     std::vector<uint16_t> x(256), w(256), dy(256);

@@ -109,24 +109,45 @@ TEST(TrainerState, SameBitsOnAnyNumberOfThreads) {
     }
 }
 
+uint64_t hashOnMemory(const TrainerConfig& config, bool shareMemory, MemoryPlan& plan) {
+    kernels::SerialExecutor executor;
+    const auto backend = kernels::createCpuBackend(executor);
+    TrainerCore core(config, *backend, tokensFor(config), shareMemory);
+    for (int i = 0; i < 3; ++i) core.step();
+    core.evaluate();
+    core.step();
+    plan = core.memoryPlan();
+    return core.stateHash();
+}
+
+void expectSharingChangesNothing(const TrainerConfig& config, const std::string& what) {
+    MemoryPlan shared, apart;
+    EXPECT_EQ(hashOnMemory(config, true, shared), hashOnMemory(config, false, apart)) << what;
+    EXPECT_LT(shared.total(), apart.total()) << what;
+    EXPECT_EQ(shared.gradients == 0, config.accumulation == 1) << what;
+}
+
 TEST(TrainerState, SharedMemoryChangesNoBit) {
     for (const auto& [mode, recipe] : kModes)
         for (int accumulation : {1, 2}) {
             TrainerConfig config = shortConfig(mode, recipe);
             config.accumulation = accumulation;
-            kernels::SerialExecutor executor;
-            const auto backend = kernels::createCpuBackend(executor);
-            TrainerCore shared(config, *backend, tokensFor(config), true);
-            for (int i = 0; i < 3; ++i) shared.step();
-            shared.evaluate();
-            const uint64_t hash = shared.stateHash();
-            const auto other = kernels::createCpuBackend(executor);
-            TrainerCore apart(config, *other, tokensFor(config), false);
-            for (int i = 0; i < 3; ++i) apart.step();
-            apart.evaluate();
-            EXPECT_EQ(apart.stateHash(), hash) << modeName(mode) << " accumulation " << accumulation;
-            EXPECT_LT(shared.memoryPlan().total(), apart.memoryPlan().total());
-            EXPECT_EQ(shared.memoryPlan().gradients == 0, accumulation == 1);
+            expectSharingChangesNothing(config, modeName(mode));
+        }
+}
+
+TEST(TrainerState, SharedMemoryChangesNoBitUnderRules) {
+    for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current})
+        for (uint8_t gemms = 1; gemms < 7; ++gemms) {
+            TrainerConfig config = shortConfig(PrecisionMode::Fp8, recipe);
+            config.model.layers = 3;
+            config.model.tiedHead = gemms % 2 == 0;
+            config.precision.headFp8 = gemms > 3;
+            config.precision.rules = {{"h.1.*", gemms, RecipeKind::Bf16},
+                                      {"lm_head", gemms, RecipeKind::Bf16},
+                                      {"h.2.mlp.*", 7, RecipeKind::Bf16}};
+            expectSharingChangesNothing(
+                config, std::string(recipeName(recipe)) + " rules of products " + std::to_string(gemms));
         }
 }
 
