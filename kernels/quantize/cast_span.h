@@ -163,19 +163,34 @@ static inline void amaxSpanBf16(const uint16_t* values, int64_t n, SpanStats& st
     if (largest << 16 > stats.amaxBits) stats.amaxBits = largest << 16;
 }
 
-/// One value the plain way: FP32 that is not rounded to BF16 first, and stochastic rounding.
-static inline void castOne(float x, int64_t index, const CastParams& params, const Fp8Traits& format, uint8_t* code,
+/// random[i] = word (firstIndex + i) % 4 of Philox block (firstIndex + i) / 4. Sixteen blocks at a time, so that
+/// compilers vectorise it.
+static inline void castRandom(uint64_t seed, int64_t firstIndex, int64_t n, uint32_t* random) {
+    constexpr int kBlocks = 16;
+    const uint64_t first = static_cast<uint64_t>(firstIndex) >> 2;
+    const int64_t skip = firstIndex & 3;
+    for (int64_t at = 0; at < n + skip; at += 4 * kBlocks) {
+        uint32_t words[4][kBlocks];
+        for (int block = 0; block < kBlocks; ++block) {
+            const Philox4 one = philoxBlock(seed, first + static_cast<uint64_t>(at / 4 + block), 0);
+            for (int word = 0; word < 4; ++word) words[word][block] = one.value[word];
+        }
+        for (int64_t i = 0; i < 4 * kBlocks; ++i) {
+            const int64_t to = at + i - skip;
+            if (to >= 0 && to < n) random[to] = words[i & 3][i >> 2];
+        }
+    }
+}
+
+/// One value the plain way: FP32 that is not rounded to BF16 first, and stochastic rounding (`random`: 32 uniform
+/// bits).
+static inline void castOne(float x, uint32_t random, const CastParams& params, const Fp8Traits& format, uint8_t* code,
                            SpanStats& stats) {
     const uint32_t abs = floatBits(x) & kFloatAbs;
     const bool nan = abs > kFloatInf;
     if (!nan && abs > stats.amaxBits) stats.amaxBits = abs;
     const float scaled = x * params.scale;
-    if (params.stochastic) {
-        const Philox4 random = philoxBlock(params.seed, static_cast<uint64_t>(index) >> 2, 0);
-        *code = encodeFp8Stochastic(scaled, format, random.value[index & 3]);
-    } else {
-        *code = encodeFp8(scaled, format);
-    }
+    *code = params.stochastic ? encodeFp8Stochastic(scaled, format, random) : encodeFp8(scaled, format);
     if (!params.count) return;
     const uint32_t magnitude = *code & 0x7Fu;
     CastCounters& counters = stats.counters;
@@ -329,8 +344,10 @@ static inline void castBlocks(const uint16_t* values, int64_t n, const CastParam
         const int64_t size = n - i < kCastPiece ? n - i : kCastPiece;
         uint8_t* out = codes ? codes + i : pieceCodes;
         if (params.stochastic) {
+            uint32_t random[kCastPiece];
+            castRandom(params.seed, firstIndex + i, size, random);
             for (int64_t j = 0; j < size; ++j)
-                castOne(decodeBf16(values[i + j]), firstIndex + i + j, params, format, out + j, stats);
+                castOne(decodeBf16(values[i + j]), random[j], params, format, out + j, stats);
         } else {
             castBlocks(values + i, size, params, out, stats);
         }
@@ -372,12 +389,14 @@ static inline void castSpanF32(const float* values, int64_t n, int64_t firstInde
     for (int64_t i = 0; i < n; i += kCastPiece) {
         const int64_t size = n - i < kCastPiece ? n - i : kCastPiece;
         uint8_t* out = codes ? codes + i : pieceCodes;
+        uint32_t random[kCastPiece] = {};
+        if (params.stochastic && !params.amaxOnly) castRandom(params.seed, firstIndex + i, size, random);
         for (int64_t j = 0; j < size; ++j) {
             if (params.amaxOnly) {
                 const uint32_t abs = floatBits(values[i + j]) & kFloatAbs;
                 if (abs <= kFloatInf && abs > stats.amaxBits) stats.amaxBits = abs;
             } else {
-                castOne(values[i + j], firstIndex + i + j, params, format, out + j, stats);
+                castOne(values[i + j], random[j], params, format, out + j, stats);
             }
         }
         if (params.dear) dearPiece(reinterpret_cast<const uint32_t*>(values + i), out, size, params, lanes, stats);
