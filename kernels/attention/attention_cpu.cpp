@@ -53,7 +53,7 @@ PackSource across(const HeadMatrix& m, int64_t rows, int64_t k) {
 MatmulJob pack(const PackSource& b, float* packed) {
     MatmulJob job;
     job.b = b;
-    job.form = packedFormOf(b.type, matmulKernels.hasBf16);
+    job.form = packedFormOf(b.type, matmulKernels.usesBf16());
     job.units = job.panelUnits = unitsOf(job.form, b.k);
     job.packedB = packed;
     job.columns = b.rows;
@@ -71,7 +71,7 @@ void multiply(MatmulJob job, const PackSource& a, int64_t columns, float scale, 
     job.out = out, job.outType = outType, job.ldOut = ldOut;
     job.accumulate = accumulate;
     for (int64_t row = 0; row < a.rows; row += kAttentionRows)
-        matmulKernels.tile(job, row, smaller(kAttentionRows, a.rows - row), scratch);
+        matmulKernels.tile(job, row, smaller(kAttentionRows, a.rows - row), 0, columns, scratch);
 }
 
 /// Lanes beyond the query's own position are not part of its row: exact zeros up to `padded`.

@@ -14,12 +14,12 @@ namespace mantissa::kernels {
 
 namespace {
 
-constexpr int64_t kPackedBytes = 8 << 20;  // of B in one region: stays in the last-level cache
-constexpr int64_t kLeastColumns = 256;     // A is packed again in each region, at 1/columns of the product's cost
+constexpr int64_t kPackedBytes = 8 << 20;  // of B (and of A, where it is shared) in one region: in the last-level cache
+constexpr int64_t kLeastColumns = 256;     // a region's, where B would be larger than that
 constexpr int64_t kMostColumns = 1024;     // the sums of a tile's rows stay in the second-level cache
 constexpr int64_t kTileRows = 128;
 constexpr int64_t kTilesPerThread = 6;
-constexpr int64_t kPackElements = 16384;  // of B packed by one tile: 5 to 10 microseconds
+constexpr int64_t kPackElements = 16384;  // packed by one tile: 5 to 10 microseconds
 
 int64_t divideUp(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -31,23 +31,45 @@ int64_t roundUp(int64_t a, int64_t b) {
 /// How a product is cut, and where its parts lie in the workspace (all in floats).
 struct Plan {
     PackedForm form;
-    int64_t units, columns, rows;  ///< columns of a region, rows of a tile
-    int64_t bias, packedB, scratch;
+    int64_t units;
+    int64_t columns;                ///< of a region
+    int64_t tileRows, tileColumns;  ///< of a tile
+    bool sharedA;                   ///< A is packed once for all tiles (k strided, small enough)
+    int64_t bias, packedA, packedB, scratch;
 
-    Plan(const Matmul& op, const MatmulKernels& kernels, int threads) : form(packedFormOf(op.a.type, kernels.hasBf16)) {
-        units = unitsOf(form, op.k);
+    Plan(const Matmul& op, const MatmulKernels& kernels, int threads)
+        : form(packedFormOf(op.a.type, kernels.usesBf16())), units(unitsOf(form, op.k)) {
         const int64_t fitting = kPackedBytes / (4 * std::max<int64_t>(units, 1));
         const int64_t most = std::clamp(fitting, kLeastColumns, kMostColumns);
         const int64_t regions = std::max<int64_t>(1, divideUp(op.n, most));
         columns = roundUp(divideUp(op.n, regions), kernels.nr);
-        const int64_t panels = divideUp(op.m, kernels.mr);
-        const int64_t wanted = std::max<int64_t>(1, panels / (kTilesPerThread * threads));
-        rows = std::min(wanted, kTileRows / kernels.mr) * kernels.mr;
+        const int64_t panelsA = divideUp(op.m, kernels.mr);
+        packedA = roundUp(panelsA * panelStrideA(units, kernels.mr), 16);
+        sharedA = !op.a.kContiguous && packedA * 4 <= kPackedBytes;
+        if (!sharedA) packedA = 0;
+        cutTiles(op.m, kernels, threads);
         bias = roundUp(columns, 16);
         packedB = roundUp(columns * units, 16);
-        scratch = roundUp(matmulScratchFloats(kernels, rows, columns, units), 16);
+        scratch = roundUp(matmulScratchFloats(kernels, tileRows, tileColumns, units), 16);
     }
-    size_t bytes(int threads) const { return static_cast<size_t>(bias + packedB + scratch * threads) * 4; }
+    size_t bytes(int threads) const { return static_cast<size_t>(bias + packedA + packedB + scratch * threads) * 4; }
+
+  private:
+    /// As large as leaves every thread a few tiles, and about square: that reads least.
+    void cutTiles(int64_t m, const MatmulKernels& kernels, int threads) {
+        const int64_t panels = divideUp(std::max<int64_t>(m, 1), kernels.mr);
+        int64_t rowPanels = std::min(panels, kTileRows / kernels.mr), columnPanels = columns / kernels.nr;
+        const auto tiles = [&] { return divideUp(panels, rowPanels) * divideUp(columns / kernels.nr, columnPanels); };
+        while (tiles() < kTilesPerThread * threads && (rowPanels > 1 || columnPanels > 1)) {
+            const bool wide = columnPanels * kernels.nr >= 2 * rowPanels * kernels.mr;
+            if (columnPanels > 1 && (wide || rowPanels == 1))
+                columnPanels = divideUp(columnPanels, 2);
+            else
+                rowPanels = divideUp(rowPanels, 2);
+        }
+        tileRows = rowPanels * kernels.mr;
+        tileColumns = columnPanels * kernels.nr;
+    }
 };
 
 PackSource sourceOf(const MatmulOperand& operand, int64_t rows, int64_t k, bool tf32) {
@@ -60,19 +82,21 @@ float biasAt(const Matmul& op, int64_t column) {
     return static_cast<const float*>(op.bias)[column];
 }
 
-/// Packs the region's columns of B. Lines of k go together when k is strided, so that memory is read in order.
-void packRegion(const MatmulJob& job, const MatmulKernels& kernels, Executor& executor) {
-    const int64_t panels = divideUp(job.columns, kernels.nr);
-    if (job.b.kContiguous) {
-        const int64_t group = std::max<int64_t>(1, kPackElements / std::max<int64_t>(1, job.b.k * kernels.nr));
-        executor.run(divideUp(panels, group), [&](int64_t tile, int) {
-            kernels.packB(job, tile * group, std::min(panels, (tile + 1) * group), 0, job.units);
-        });
-        return;
-    }
-    const int64_t group = std::max<int64_t>(8, kPackElements / std::max<int64_t>(1, job.columns));
-    executor.run(divideUp(job.units, group), [&](int64_t tile, int) {
-        kernels.packB(job, 0, panels, tile * group, std::min(job.units, (tile + 1) * group));
+/// Packs the region's columns of B, and A where it is shared. Lines of k go together where k is strided, so that memory
+/// is read in order.
+void packRegion(const MatmulJob& job, const MatmulKernels& kernels, bool withA, Executor& executor) {
+    const int64_t panels = divideUp(job.columns, kernels.nr), perPanel = std::max<int64_t>(1, job.b.k * kernels.nr);
+    const auto lines = [&](int64_t rows) { return std::max<int64_t>(8, kPackElements / std::max<int64_t>(1, rows)); };
+    const int64_t groupA = lines(job.a.rows), tilesA = withA ? divideUp(job.units, groupA) : 0;
+    const int64_t groupB = job.b.kContiguous ? std::max<int64_t>(1, kPackElements / perPanel) : lines(job.columns);
+    const int64_t tilesB = divideUp(job.b.kContiguous ? panels : job.units, groupB);
+    executor.run(tilesA + tilesB, [&](int64_t tile, int) {
+        if (tile < tilesA) return kernels.packA(job, tile * groupA, std::min(job.units, (tile + 1) * groupA));
+        const int64_t first = (tile - tilesA) * groupB;
+        if (job.b.kContiguous)
+            kernels.packB(job, first, std::min(panels, first + groupB), 0, job.units);
+        else
+            kernels.packB(job, 0, panels, first, std::min(job.units, first + groupB));
     });
 }
 
@@ -120,11 +144,14 @@ MatmulReport runCpu(const Matmul& op, const CpuContext& context) {
     if (op.m == 0 || op.n == 0) return report;
 
     float* const bias = static_cast<float*>(context.workspace);
-    float* const scratch = bias + plan.bias + plan.packedB;
+    float* const packedA = bias + plan.bias;
+    float* const packedB = packedA + plan.packedA;
+    float* const scratch = packedB + plan.packedB;
     MatmulJob job;
     job.a = sourceOf(op.a, op.m, op.k, op.tf32);
     job.b = sourceOf(op.b, op.n, op.k, op.tf32);
-    job.form = plan.form, job.units = job.panelUnits = plan.units, job.packedB = bias + plan.bias;
+    job.form = plan.form, job.units = job.panelUnits = plan.units, job.packedB = packedB;
+    job.packedA = plan.sharedA ? packedA : nullptr;
     job.scaleInvA = op.a.scaleInv ? *op.a.scaleInv : 1, job.scaleInvB = op.b.scaleInv ? *op.b.scaleInv : 1;
     job.out = op.out, job.outType = op.outType, job.ldOut = op.ldOut, job.accumulate = op.accumulate;
 
@@ -133,10 +160,12 @@ MatmulReport runCpu(const Matmul& op, const CpuContext& context) {
         job.columns = std::min(plan.columns, op.n - column);
         for (int64_t i = 0; op.bias && i < plan.columns; ++i) bias[i] = i < job.columns ? biasAt(op, column + i) : 0;
         job.bias = op.bias ? bias : nullptr;
-        packRegion(job, kernels, executor);
-        executor.run(divideUp(op.m, plan.rows), [&](int64_t tile, int worker) {
-            const int64_t row = tile * plan.rows;
-            kernels.tile(job, row, std::min(plan.rows, op.m - row), scratch + worker * plan.scratch);
+        packRegion(job, kernels, plan.sharedA && column == 0, executor);
+        const int64_t across = divideUp(job.columns, plan.tileColumns);
+        executor.run(divideUp(op.m, plan.tileRows) * across, [&](int64_t tile, int worker) {
+            const int64_t row = tile / across * plan.tileRows, first = tile % across * plan.tileColumns;
+            kernels.tile(job, row, std::min(plan.tileRows, op.m - row), first,
+                         std::min(job.columns, first + plan.tileColumns), scratch + worker * plan.scratch);
         });
     }
     return report;

@@ -40,9 +40,9 @@ struct PackSource {
     int64_t k = 0;
 };
 
-inline PackedForm packedFormOf(DType operand, bool hasBf16) {
+inline PackedForm packedFormOf(DType operand, bool bf16Instruction) {
     if (operand == DType::F32 || operand == DType::F16) return PackedForm::F32;
-    return hasBf16 ? PackedForm::Bf16Pairs : PackedForm::F32Pairs;
+    return bf16Instruction ? PackedForm::Bf16Pairs : PackedForm::F32Pairs;
 }
 inline int64_t unitsOf(PackedForm form, int64_t k) {
     return form == PackedForm::F32 ? k : form == PackedForm::F32Pairs ? (k + 1) / 2 * 2 : (k + 1) / 2;
@@ -55,6 +55,8 @@ struct MatmulJob {
     int64_t units = 0;         ///< of the whole k
     int64_t panelUnits = 0;    ///< units between the panels of packedB, at least `units`
     float* packedB = nullptr;  ///< panels of `nr` columns: (panel, unit, nr) units
+    float* packedA =
+        nullptr;  ///< all rows of a k-strided A: panels of `mr` rows, or nullptr: tiles pack their own rows
     int64_t firstColumn = 0;
     int64_t columns = 0;
     const float* bias = nullptr;  ///< F32, of the columns of this region, or nullptr
@@ -66,21 +68,33 @@ struct MatmulJob {
 };
 
 struct MatmulKernels {
-    int mr = 0, nr = 0;    ///< register tile: rows, columns
-    bool hasBf16 = false;  ///< Bf16Pairs can be computed
+    int mr = 0, nr = 0;  ///< register tile: rows, columns
+    bool (
+        *usesBf16)();  ///< BF16 is multiplied by vdpbf16ps (Bf16Pairs), else as F32 (F32Pairs): same bits, other speed
     /// Packs units [firstUnit, lastUnit) of B's panels [firstPanel, lastPanel) of the region (panel 0: firstColumn).
     void (*packB)(const MatmulJob& job, int64_t firstPanel, int64_t lastPanel, int64_t firstUnit, int64_t lastUnit);
-    /// Rows [firstRow, firstRow + rows) of the region. scratch: this worker's own, 64-byte aligned (scratchFloats).
-    void (*tile)(const MatmulJob& job, int64_t firstRow, int64_t rows, void* scratch);
+    /// Packs units [firstUnit, lastUnit) of all rows of A into packedA.
+    void (*packA)(const MatmulJob& job, int64_t firstUnit, int64_t lastUnit);
+    /// Rows [firstRow, firstRow + rows), columns [firstColumn, lastColumn) of the region; firstColumn a multiple of nr.
+    /// scratch: this worker's own, 64-byte aligned (matmulScratchFloats).
+    void (*tile)(const MatmulJob& job, int64_t firstRow, int64_t rows, int64_t firstColumn, int64_t lastColumn,
+                 float* scratch);
 };
 
 inline constexpr int64_t kUnitsBlock = 384;  ///< units of A and B that are worked on at once; no effect on results
+
+/// Floats between the panels of packedA. A line more than they need: a power of two between panels would put all of one
+/// k in one set of the cache.
+MANTISSA_ALWAYS_INLINE constexpr int64_t panelStrideA(int64_t units, int mr) {
+    return units * mr + 16;
+}
 
 /// Floats of scratch that a worker needs for tiles of `rows` rows: packed A, and sums kept between blocks.
 inline int64_t matmulScratchFloats(const MatmulKernels& kernels, int64_t rows, int64_t columns, int64_t units) {
     const int64_t paddedRows = (rows + kernels.mr - 1) / kernels.mr * kernels.mr;
     const int64_t paddedColumns = (columns + kernels.nr - 1) / kernels.nr * kernels.nr;
-    return paddedRows * kUnitsBlock + (units > kUnitsBlock ? paddedRows * paddedColumns : 0);
+    return paddedRows * kUnitsBlock + paddedRows / kernels.mr * 16 +
+           (units > kUnitsBlock ? paddedRows * paddedColumns : 0);
 }
 
 MANTISSA_DECLARE_ISA_TABLE(MatmulKernels, matmulKernels)

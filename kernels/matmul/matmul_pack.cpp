@@ -220,6 +220,42 @@ void packPairLines(const PackSource& source, int width, int64_t firstRow, int64_
 
 // ---- lines and panels ----------------------------------------------------------------------------------------------
 
+/// Exchanges the two of each pair; a zero joins a last single one.
+void swapPairs(int64_t n, float* out) {
+    if (n % 2) out[n] = 0;
+    int64_t i = 0;
+#if !defined(MANTISSA_ISA_sse)
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, _mm256_permute_ps(_mm256_loadu_ps(out + i), 0xB1));
+#endif
+    for (; i < n; i += 2) {
+        const float even = out[i];
+        out[i] = out[i + 1];
+        out[i + 1] = even;
+    }
+}
+
+/// BF16 to F32 with the two of each pair exchanged: a pair of 16-bit values turned around, then widened.
+void swappedPairs(const uint16_t* in, int64_t n, float* out) {
+    int64_t i = 0;
+#if defined(MANTISSA_ISA_avx512) || defined(MANTISSA_ISA_avx512bf16)
+    for (; i + 16 <= n; i += 16) {
+        const __m256i turned = _mm256_rol_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)), 16);
+        _mm512_storeu_si512(out + i, _mm512_slli_epi32(_mm512_cvtepu16_epi32(turned), 16));
+    }
+#elif defined(MANTISSA_ISA_avx2)
+    const __m128i order = _mm_setr_epi8(2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    for (; i + 8 <= n; i += 8) {
+        const __m128i turned = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i)), order);
+        const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(turned), 16);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), wide);
+    }
+#endif
+    for (; i < n; i += 2) {
+        out[i] = i + 1 < n ? decodeBf16(in[i + 1]) : 0;
+        out[i + 1] = decodeBf16(in[i]);
+    }
+}
+
 /// One row's units [firstUnit, lastUnit) of a k-contiguous source, zeros beyond k.
 void unitLine(const PackSource& source, PackedForm form, int64_t row, int64_t firstUnit, int64_t lastUnit, float* out) {
     const int64_t perUnit = form == PackedForm::Bf16Pairs ? 2 : 1;
@@ -228,14 +264,10 @@ void unitLine(const PackSource& source, PackedForm form, int64_t row, int64_t fi
 #if defined(MANTISSA_ISA_avx512bf16)
     if (form == PackedForm::Bf16Pairs) return toBf16(source, index, n, reinterpret_cast<uint16_t*>(out));
 #endif
+    if (form == PackedForm::F32Pairs && source.type == DType::BF16)
+        return swappedPairs(static_cast<const uint16_t*>(source.data) + index, n, out);
     toFloat(source, index, n, out);
-    if (form != PackedForm::F32Pairs) return;
-    if (n % 2) out[n] = 0;
-    for (int64_t i = 0; i < n; i += 2) {
-        const float even = out[i];
-        out[i] = out[i + 1];
-        out[i + 1] = even;
-    }
+    if (form == PackedForm::F32Pairs) swapPairs(n, out);
 }
 
 /// Columns [0, 4) of four lines -> 4 units of 4 rows each, at a distance of `width`.

@@ -19,9 +19,30 @@ struct Accumulators {
     Vec v[kMr][kNv];
 };
 
-/// acc += A B over `units`. Flushing subnormals (F32Pairs only) is what vdpbf16ps does.
+/// f(0), ..., f(kCount - 1), written out: with constant indices from the start the compiler keeps an array in registers
+/// throughout; unrolled loops cost two trips through memory a tile.
+template <int kIndex>
+struct Index {
+    constexpr operator int() const { return kIndex; }
+};
+template <int kCount, class F>
+MANTISSA_ALWAYS_INLINE void repeat(F f) {
+    if constexpr (kCount > 0) {
+        repeat<kCount - 1>(f);
+        f(Index<kCount - 1>{});
+    }
+}
+/// f(row, vector) for every register of the tile.
+template <class F>
+MANTISSA_ALWAYS_INLINE void eachRegister(F f) {
+    repeat<kMr>([&](auto r) __attribute__((always_inline)) {
+        repeat<kNv>([&](auto j) __attribute__((always_inline)) { f(r, j); });
+    });
+}
+
+/// acc += A B over `units`.
 template <PackedForm kForm, bool kPanelA>
-inline void multiply(const RowsOfA& rows, const float* b, int64_t units, Accumulators& acc) {
+MANTISSA_ALWAYS_INLINE void multiply(const RowsOfA& rows, const float* b, int64_t units, Accumulators& acc) {
     const int64_t rowBytes = kPanelA ? 4 : rows.rowBytes;
     constexpr int64_t kStep = kPanelA ? 4 * kMr : 4;
     const char* a0 = rows.base;
@@ -29,31 +50,28 @@ inline void multiply(const RowsOfA& rows, const float* b, int64_t units, Accumul
     const char* a6 = a0 + 6 * rowBytes;
     for (int64_t unit = 0; unit < units; ++unit) {
         Vec right[kNv];
-#pragma GCC unroll 4
-        for (int j = 0; j < kNv; ++j) right[j] = vecLoad(b + j * kLanes);
-#pragma GCC unroll 8
-        for (int r = 0; r < kMr; ++r) {
+        repeat<kNv>([&](auto j) __attribute__((always_inline)) { right[j] = vecLoad(b + j * kLanes); });
+        repeat<kMr>([&](auto r) __attribute__((always_inline)) {
             const char* address = (r < 3 ? a0 : r < 6 ? a3 : a6) + (r % 3) * rowBytes;
             float element;
             __builtin_memcpy(&element, address, 4);
             const Vec left = vecSet(element);
-#pragma GCC unroll 4
-            for (int j = 0; j < kNv; ++j) {
+            repeat<kNv>([&](auto j) __attribute__((always_inline)) {
 #if defined(MANTISSA_ISA_avx512bf16)
                 if constexpr (kForm == PackedForm::Bf16Pairs)
                     acc.v[r][j] = _mm512_dpbf16_ps(acc.v[r][j], (__m512bh)left, (__m512bh)right[j]);
                 else
 #endif
                     acc.v[r][j] = vecFma(left, right[j], acc.v[r][j]);
-            }
-        }
+            });
+        });
         a0 += kStep, a3 += kStep, a6 += kStep;
         b += kNr;
     }
 }
 
 template <PackedForm kForm>
-inline void multiplyAny(const RowsOfA& rows, const float* b, int64_t units, Accumulators& acc) {
+MANTISSA_ALWAYS_INLINE void multiplyAny(const RowsOfA& rows, const float* b, int64_t units, Accumulators& acc) {
     if (rows.unitBytes == 4)
         multiply<kForm, false>(rows, b, units, acc);
     else
@@ -79,76 +97,75 @@ inline void storeOne(const MatmulJob& job, int64_t index, float value) {
         static_cast<float*>(job.out)[index] = value;
 }
 
+/// A tile at the edge of D, element by element.
+void storeEdge(const MatmulJob& job, int64_t index, int64_t rows, int64_t columns, const float* values) {
+    for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < columns; ++c) storeOne(job, index + r * job.ldOut + c, values[r * kNr + c]);
+}
+
 /// Writes rows x columns (at most kMr x kNr) of D at (row, column of the region).
-inline void storeTile(const MatmulJob& job, int64_t row, int64_t column, int64_t rows, int64_t columns,
-                      const Accumulators& acc) {
+MANTISSA_ALWAYS_INLINE void storeTile(const MatmulJob& job, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                                      Accumulators& acc) {
     const Vec scaleA = vecSet(job.scaleInvA), scaleB = vecSet(job.scaleInvB);
     const float* bias = job.bias ? job.bias + column : nullptr;
     const int64_t index = row * job.ldOut + job.firstColumn + column;
+    eachRegister([&](auto r, auto j) __attribute__((always_inline)) {
+        acc.v[r][j] = finish(acc.v[r][j], scaleA, scaleB, bias ? bias + j * kLanes : bias);
+    });
     if (rows < kMr || columns < kNr) {
         float values[kMr * kNr];
-        for (int r = 0; r < kMr; ++r)
-            for (int j = 0; j < kNv; ++j)
-                vecStore(values + r * kNr + j * kLanes,
-                         finish(acc.v[r][j], scaleA, scaleB, bias ? bias + j * kLanes : bias));
-        for (int64_t r = 0; r < rows; ++r)
-            for (int64_t c = 0; c < columns; ++c) storeOne(job, index + r * job.ldOut + c, values[r * kNr + c]);
-        return;
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kMr; ++r) {
-#pragma GCC unroll 4
-        for (int j = 0; j < kNv; ++j) {
-            const int64_t at = index + r * job.ldOut + j * kLanes;
-            Vec value = finish(acc.v[r][j], scaleA, scaleB, bias ? bias + j * kLanes : bias);
-            if (job.outType == DType::BF16) {
-                vecStoreBf16(static_cast<uint16_t*>(job.out) + at, value);
-            } else if (job.outType == DType::F16) {
-                vecStoreF16(static_cast<uint16_t*>(job.out) + at, value);
-            } else {
-                float* out = static_cast<float*>(job.out) + at;
-                if (job.accumulate) value = vecAdd(vecLoad(out), value);
-                vecStore(out, value);
-            }
-        }
+        eachRegister([&](auto r, auto j)
+                         __attribute__((always_inline)) { vecStore(values + r * kNr + j * kLanes, acc.v[r][j]); });
+        storeEdge(job, index, rows, columns, values);
+    } else if (job.outType == DType::BF16) {
+        uint16_t* out = static_cast<uint16_t*>(job.out) + index;
+        eachRegister([&](auto r, auto j) __attribute__((always_inline)) {
+            vecStoreBf16(out + r * job.ldOut + j * kLanes, acc.v[r][j]);
+        });
+    } else if (job.outType == DType::F16) {
+        uint16_t* out = static_cast<uint16_t*>(job.out) + index;
+        eachRegister([&](auto r, auto j) __attribute__((always_inline)) {
+            vecStoreF16(out + r * job.ldOut + j * kLanes, acc.v[r][j]);
+        });
+    } else if (job.accumulate) {
+        float* out = static_cast<float*>(job.out) + index;
+        eachRegister([&](auto r, auto j) __attribute__((always_inline)) {
+            float* at = out + r * job.ldOut + j * kLanes;
+            vecStore(at, vecAdd(vecLoad(at), acc.v[r][j]));
+        });
+    } else {
+        float* out = static_cast<float*>(job.out) + index;
+        eachRegister([&](auto r, auto j)
+                         __attribute__((always_inline)) { vecStore(out + r * job.ldOut + j * kLanes, acc.v[r][j]); });
     }
 }
 
 /// One register tile over one block of units. partial: this tile's sums between blocks (kMr x kNr).
+/// noinline: one body for each form, its registers its own.
 template <PackedForm kForm>
-inline void registerTile(const MatmulJob& job, const RowsOfA& a, const float* b, int64_t units, bool first, bool last,
-                         float* partial, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+[[gnu::noinline]] void registerTile(const MatmulJob& job, const RowsOfA& a, const float* b, int64_t units, bool first,
+                                    bool last, float* partial, int64_t row, int64_t column, int64_t rows,
+                                    int64_t columns) {
     Accumulators acc;
-#pragma GCC unroll 8
-    for (int r = 0; r < kMr; ++r)
-#pragma GCC unroll 4
-        for (int j = 0; j < kNv; ++j) acc.v[r][j] = first ? vecZero() : vecLoad(partial + r * kNr + j * kLanes);
+    eachRegister([&](auto r, auto j) __attribute__((always_inline)) { acc.v[r][j] = vecZero(); });
+    if (!first)
+        eachRegister([&](auto r, auto j)
+                         __attribute__((always_inline)) { acc.v[r][j] = vecLoad(partial + r * kNr + j * kLanes); });
     if constexpr (kForm == PackedForm::F32Pairs) {
-        // Pinned on both sides, so that exactly the chain runs with subnormals flushed.
+        // Pinned on both sides, so that exactly the chain runs with subnormals flushed, as vdpbf16ps does.
         const unsigned control = _mm_getcsr();
         _mm_setcsr(control | kFlushSubnormals);
-#pragma GCC unroll 8
-        for (int r = 0; r < kMr; ++r)
-#pragma GCC unroll 4
-            for (int j = 0; j < kNv; ++j) vecPin(acc.v[r][j]);
+        eachRegister([&](auto r, auto j) __attribute__((always_inline)) { vecPin(acc.v[r][j]); });
         multiplyAny<kForm>(a, b, units, acc);
-#pragma GCC unroll 8
-        for (int r = 0; r < kMr; ++r)
-#pragma GCC unroll 4
-            for (int j = 0; j < kNv; ++j) vecPin(acc.v[r][j]);
+        eachRegister([&](auto r, auto j) __attribute__((always_inline)) { vecPin(acc.v[r][j]); });
         _mm_setcsr(control);
-#pragma GCC unroll 8
-        for (int r = 0; r < kMr; ++r)
-#pragma GCC unroll 4
-            for (int j = 0; j < kNv; ++j) vecPin(acc.v[r][j]);
+        eachRegister([&](auto r, auto j) __attribute__((always_inline)) { vecPin(acc.v[r][j]); });
     } else {
         multiplyAny<kForm>(a, b, units, acc);
     }
     if (last) return storeTile(job, row, column, rows, columns, acc);
-#pragma GCC unroll 8
-    for (int r = 0; r < kMr; ++r)
-#pragma GCC unroll 4
-        for (int j = 0; j < kNv; ++j) vecStore(partial + r * kNr + j * kLanes, acc.v[r][j]);
+    eachRegister([&](auto r, auto j)
+                     __attribute__((always_inline)) { vecStore(partial + r * kNr + j * kLanes, acc.v[r][j]); });
 }
 
 inline int64_t smaller(int64_t a, int64_t b) {
@@ -162,65 +179,78 @@ bool readsInPlace(const PackSource& a, PackedForm form) {
     return form == PackedForm::Bf16Pairs && a.type == DType::BF16 && a.k % 2 == 0;
 }
 
-/// A's rows [firstRow, ...) over units [firstUnit, lastUnit): packed where they have to be.
-struct BlockOfA {
-    const MatmulJob& job;
-    int64_t firstRow, rows, firstUnit, lastUnit;
-    float* buffer;
-    int64_t inPlaceRows = 0;
-
-    void prepare() {
-        if (readsInPlace(job.a, job.form)) inPlaceRows = rows / kMr * kMr;
-        const int64_t left = rows - inPlaceRows;
+/// A's rows [firstRow, firstRow + rows) over units [firstUnit, lastUnit): where they lie, and packed where they have to
+/// be.
+class BlockOfA {
+  public:
+    BlockOfA(const MatmulJob& job, int64_t firstRow, int64_t rows, int64_t firstUnit, int64_t lastUnit, float* buffer)
+        : job_(job), firstRow_(firstRow), firstUnit_(firstUnit), units_(lastUnit - firstUnit), buffer_(buffer) {
+        if (job.packedA) return;
+        if (readsInPlace(job.a, job.form)) inPlaceRows_ = rows / kMr * kMr;
+        const int64_t left = rows - inPlaceRows_;
         if (left == 0) return;
-        const int64_t units = lastUnit - firstUnit;
         if (job.a.kContiguous) {
             const int64_t padded = (left + kMr - 1) / kMr * kMr;
-            packRows(job.a, job.form, firstRow + inPlaceRows, left, padded, firstUnit, lastUnit, buffer, units);
+            packRows(job.a, job.form, firstRow + inPlaceRows_, left, padded, firstUnit, lastUnit, buffer, units_);
         } else {
-            packPanels(job.a, job.form, kMr, firstRow, rows, firstUnit, lastUnit, buffer, units * kMr);
+            packPanels(job.a, job.form, kMr, firstRow, rows, firstUnit, lastUnit, buffer, panelStrideA(units_, kMr));
         }
     }
     RowsOfA at(int64_t row) const {
-        const int64_t units = lastUnit - firstUnit;
-        if (row < inPlaceRows) {
-            const int64_t rowBytes = job.a.ld * (job.form == PackedForm::F32 ? 4 : 2);
-            return {static_cast<const char*>(job.a.data) + (firstRow + row) * rowBytes + firstUnit * 4, rowBytes, 4};
+        if (job_.packedA) {
+            const int64_t panel = (firstRow_ + row) / kMr;
+            return panelAt(job_.packedA + panel * panelStrideA(job_.units, kMr) + firstUnit_ * kMr);
         }
-        const float* packed = buffer + (row - inPlaceRows) * units;
-        if (job.a.kContiguous) return {reinterpret_cast<const char*>(packed), units * 4, 4};
-        return {reinterpret_cast<const char*>(packed), 4, 4 * kMr};
+        if (row < inPlaceRows_) {
+            const int64_t rowBytes = job_.a.ld * (job_.form == PackedForm::F32 ? 4 : 2);
+            return {static_cast<const char*>(job_.a.data) + (firstRow_ + row) * rowBytes + firstUnit_ * 4, rowBytes, 4};
+        }
+        if (!job_.a.kContiguous) return panelAt(buffer_ + row / kMr * panelStrideA(units_, kMr));
+        return {reinterpret_cast<const char*>(buffer_ + (row - inPlaceRows_) * units_), units_ * 4, 4};
     }
+
+  private:
+    static RowsOfA panelAt(const float* panel) { return {reinterpret_cast<const char*>(panel), 4, 4 * kMr}; }
+
+    const MatmulJob& job_;
+    int64_t firstRow_, firstUnit_, units_;
+    const float* buffer_;
+    int64_t inPlaceRows_ = 0;
 };
 
 template <PackedForm kForm>
-void tileOfForm(const MatmulJob& job, int64_t firstRow, int64_t rows, float* scratch) {
+void tileOfForm(const MatmulJob& job, int64_t firstRow, int64_t rows, int64_t firstColumn, int64_t lastColumn,
+                float* scratch) {
     const int64_t rowPanels = (rows + kMr - 1) / kMr;
-    float* partials = scratch + rowPanels * kMr * kUnitsBlock;
+    float* const partials = scratch + rowPanels * panelStrideA(kUnitsBlock, kMr);
     for (int64_t unit = 0; unit == 0 || unit < job.units; unit += kUnitsBlock) {
         const int64_t lastUnit = smaller(unit + kUnitsBlock, job.units);
-        BlockOfA block{job, firstRow, rows, unit, lastUnit, scratch};
-        block.prepare();
+        const BlockOfA block(job, firstRow, rows, unit, lastUnit, scratch);
         const bool first = unit == 0, last = lastUnit == job.units;
-        for (int64_t column = 0; column < job.columns; column += kNr) {
+        float* partial = partials;
+        for (int64_t column = firstColumn; column < lastColumn; column += kNr) {
             const float* b = job.packedB + column * job.panelUnits + unit * kNr;
-            for (int64_t panel = 0; panel < rowPanels; ++panel) {
-                const int64_t row = panel * kMr;
-                registerTile<kForm>(job, block.at(row), b, lastUnit - unit, first, last,
-                                    partials + (column / kNr * rowPanels + panel) * (kMr * kNr), firstRow + row, column,
-                                    smaller(rows - row, kMr), smaller(job.columns - column, kNr));
-            }
+            for (int64_t row = 0; row < rows; row += kMr, partial += kMr * kNr)
+                registerTile<kForm>(job, block.at(row), b, lastUnit - unit, first, last, partial, firstRow + row,
+                                    column, smaller(rows - row, kMr), smaller(lastColumn - column, kNr));
         }
     }
 }
 
-void tile(const MatmulJob& job, int64_t firstRow, int64_t rows, void* scratch) {
-    float* memory = static_cast<float*>(scratch);
-    if (job.form == PackedForm::F32) return tileOfForm<PackedForm::F32>(job, firstRow, rows, memory);
+void tile(const MatmulJob& job, int64_t firstRow, int64_t rows, int64_t firstColumn, int64_t lastColumn,
+          float* scratch) {
+    if (job.form == PackedForm::F32)
+        return tileOfForm<PackedForm::F32>(job, firstRow, rows, firstColumn, lastColumn, scratch);
 #if defined(MANTISSA_ISA_avx512bf16)
-    if (job.form == PackedForm::Bf16Pairs) return tileOfForm<PackedForm::Bf16Pairs>(job, firstRow, rows, memory);
+    if (job.form == PackedForm::Bf16Pairs)
+        return tileOfForm<PackedForm::Bf16Pairs>(job, firstRow, rows, firstColumn, lastColumn, scratch);
 #endif
-    tileOfForm<PackedForm::F32Pairs>(job, firstRow, rows, memory);
+    tileOfForm<PackedForm::F32Pairs>(job, firstRow, rows, firstColumn, lastColumn, scratch);
+}
+
+void packA(const MatmulJob& job, int64_t firstUnit, int64_t lastUnit) {
+    packPanels(job.a, job.form, kMr, 0, job.a.rows, firstUnit, lastUnit, job.packedA + firstUnit * kMr,
+               panelStrideA(job.units, kMr));
 }
 
 void packB(const MatmulJob& job, int64_t firstPanel, int64_t lastPanel, int64_t firstUnit, int64_t lastUnit) {
@@ -231,13 +261,23 @@ void packB(const MatmulJob& job, int64_t firstPanel, int64_t lastPanel, int64_t 
 
 }  // namespace
 
+namespace {
+
+/// vdpbf16ps does 64 multiply-adds a cycle on AMD's Zen 4, twice the FP32 rate, but half the FP32 rate on the Intel
+/// server processor measured (89 against 178 GFLOP/s a thread). The choice follows the maker, not a timing, so that a
+/// report always says the same on one machine.
+bool usesBf16() {
 #if defined(MANTISSA_ISA_avx512bf16)
-constexpr bool kHasBf16 = true;
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd");
 #else
-constexpr bool kHasBf16 = false;
+    return false;
 #endif
+}
+
+}  // namespace
 
 extern const MatmulKernels matmulKernels;
-const MatmulKernels matmulKernels = {kMr, kNr, kHasBf16, packB, tile};
+const MatmulKernels matmulKernels = {kMr, kNr, usesBf16, packB, packA, tile};
 
 }  // namespace mantissa::kernels::MANTISSA_ISA

@@ -1,0 +1,60 @@
+// What the benchmarks share: measuring, the machine's measured peaks, printing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/thread_pool.h"
+#include "kernels/device/cpu_ops.h"
+
+namespace mantissa::bench {
+
+struct Options {
+    int threads = 0;
+    kernels::Isa isa = kernels::Isa::Sse;
+    double seconds = 1;  ///< about this much time for one table
+    std::string model;   ///< only this preset, when given
+};
+
+/// With one thread on a busy machine: counts the calling thread's processor time instead of wall clock. Set before the
+/// first measurement.
+void useProcessorTime();
+
+struct Timing {
+    double best = 0, median = 0, worst = 0;  ///< seconds
+};
+Timing summarize(std::vector<double> seconds);
+
+/// Each round calls every body once, in order, so that a neighbour's noise falls on all of them: at least 5 rounds
+/// after a warm-up round, then until `seconds` have passed.
+std::vector<Timing> measureInterleaved(const std::vector<std::function<void()>>& bodies, double seconds);
+
+/// GFLOP/s of independent multiply-adds on all workers, measured once: F32, or BF16 dot products where the instruction
+/// set has them (else the F32 figure, which is what BF16 runs on there).
+double peakGflops(engine::ThreadPool& pool, kernels::Isa isa, bool bf16);
+
+/// A grown workspace for one op after another.
+class Workspace {
+  public:
+    explicit Workspace(engine::ThreadPool& pool, kernels::Isa isa) { context_.executor = &pool, context_.isa = isa; }
+    template <class Op>
+    kernels::CpuContext of(const Op& op) {
+        const size_t needed = workspaceCpu(op, context_);
+        if (needed + 256 > memory_.size()) memory_.resize(needed + 256);
+        context_.workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory_.data()) + 255) / 256 * 256);
+        context_.workspaceBytes = needed;
+        return context_;
+    }
+
+  private:
+    std::vector<uint8_t> memory_;
+    kernels::CpuContext context_;
+};
+
+void matmulBench(const Options& options, engine::ThreadPool& pool);
+void attentionBench(const Options& options, engine::ThreadPool& pool);
+void poolBench(const Options& options, engine::ThreadPool& pool);
+
+}  // namespace mantissa::bench

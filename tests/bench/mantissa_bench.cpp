@@ -1,0 +1,69 @@
+// mantissa_bench [matmul|attention|pool]... [--threads N] [--isa NAME] [--seconds S] [--model NAME] [--processor-time]:
+// timings of single ops on the CPU, checked before they are timed. Times are wall clock (--processor-time: of one
+// thread on the processor); bodies of a table run interleaved.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include "bench.h"
+#include "kernels/device/device_info.h"
+
+namespace mantissa::bench {
+
+namespace {
+
+struct Benchmark {
+    const char* name;
+    void (*run)(const Options&, engine::ThreadPool&);
+};
+constexpr Benchmark kBenchmarks[] = {{"matmul", matmulBench}, {"attention", attentionBench}, {"pool", poolBench}};
+
+int run(int count, char** arguments) {
+    Options options;
+    options.isa = kernels::bestIsa();
+    std::vector<std::string> wanted;
+    for (int i = 1; i < count; ++i) {
+        const std::string argument = arguments[i];
+        const bool hasValue = i + 1 < count;
+        if (argument == "--threads" && hasValue)
+            options.threads = std::stoi(arguments[++i]);
+        else if (argument == "--isa" && hasValue)
+            options.isa = kernels::parseIsa(arguments[++i]);
+        else if (argument == "--seconds" && hasValue)
+            options.seconds = std::stod(arguments[++i]);
+        else if (argument == "--model" && hasValue)
+            options.model = arguments[++i];
+        else if (argument == "--processor-time")
+            useProcessorTime(), options.threads = 1;
+        else
+            wanted.push_back(argument);
+    }
+    for (const std::string& name : wanted)
+        if (std::none_of(std::begin(kBenchmarks), std::end(kBenchmarks),
+                         [&](const Benchmark& b) { return name == b.name; })) {
+            fmt::print(stderr, "mantissa_bench: \"{}\" is not a benchmark; allowed: matmul, attention, pool\n", name);
+            return 2;
+        }
+    engine::ThreadPool pool(options.threads);
+    fmt::print("{}, {}, {} threads, commit {}\n", kernels::probeCpu().name, kernels::isaName(options.isa),
+               pool.threadCount(), MANTISSA_COMMIT);
+    for (const Benchmark& benchmark : kBenchmarks)
+        if (wanted.empty() || std::find(wanted.begin(), wanted.end(), benchmark.name) != wanted.end())
+            benchmark.run(options, pool);
+    return 0;
+}
+
+}  // namespace
+
+}  // namespace mantissa::bench
+
+int main(int count, char** arguments) {
+    try {
+        return mantissa::bench::run(count, arguments);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "mantissa_bench: {}\n", error.what());
+        return 1;
+    }
+}
