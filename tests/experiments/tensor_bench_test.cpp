@@ -27,14 +27,15 @@ using testing::HasSubstr;
 
 std::string runText(std::vector<std::string> arguments) {
     CLI::App app;
-    GlobalOptions globals;
-    addTensorCommand(app, globals);
+    bool json = false;
+    std::function<int()> action;
+    addTensorCommand(app, json, action)->add_flag("--json", json);
     arguments.insert(arguments.begin(), "tensor");
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector from its back
     app.parse(arguments);
     testing::internal::CaptureStdout();
     try {
-        EXPECT_EQ(globals.run(), 0);
+        EXPECT_EQ(action(), 0);
     } catch (...) {
         testing::internal::GetCapturedStdout();
         throw;
