@@ -21,8 +21,7 @@ bool isTokenFileName(const std::string& name) {
     return false;
 }
 
-void readTokenFile(const std::vector<uint8_t>& bytes, const std::string& where, int vocabulary,
-                   std::vector<uint16_t>& tokens) {
+void readTokenFile(std::vector<uint8_t>& bytes, const std::string& where, int vocabulary) {
     size_t at = 0;
     if (bytes.size() >= sizeof(int32_t)) {
         int32_t magic = 0;
@@ -46,13 +45,13 @@ void readTokenFile(const std::vector<uint8_t>& bytes, const std::string& where, 
     }
     if ((bytes.size() - at) % 2)
         refuseData(where, fmt::format("{} bytes are no whole number of 16-bit tokens", bytes.size() - at));
-    const size_t count = (bytes.size() - at) / 2, first = tokens.size();
-    tokens.resize(first + count);
-    if (count) std::memcpy(tokens.data() + first, bytes.data() + at, count * 2);
-    for (size_t i = 0; i < count; ++i)
-        if (tokens[first + i] >= vocabulary)
-            refuseData(where, fmt::format("token {} at position {} is not below model.vocabulary {}", tokens[first + i],
-                                          i, vocabulary));
+    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    for (size_t i = 0; i < bytes.size(); i += 2) {
+        const int token = bytes[i] | bytes[i + 1] << 8;
+        if (token >= vocabulary)
+            refuseData(where, fmt::format("token {} at position {} is not below model.vocabulary {}", token, i / 2,
+                                          vocabulary));
+    }
 }
 
 }  // namespace mantissa::engine

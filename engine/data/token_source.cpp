@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -48,9 +49,10 @@ class MemorySource final : public TokenSource {
         std::string description, where;
     };
 
-    MemorySource(std::vector<Id> tokens, Facts facts, double validationFraction, int context, uint64_t seed)
+    /// tokens: ids of sizeof(Id) bytes each, little-endian.
+    MemorySource(std::vector<uint8_t> tokens, Facts facts, double validationFraction, int context, uint64_t seed)
         : tokens_(std::move(tokens)), facts_(std::move(facts)), context_(context), seed_(seed) {
-        const auto total = static_cast<int64_t>(tokens_.size());
+        const int64_t total = totalTokens();
         const int64_t leastValidation = kMinValidationWindows * context_ + 1, leastTraining = 2 * context_;
         if (total < leastValidation + leastTraining)
             refuseData(
@@ -63,7 +65,7 @@ class MemorySource final : public TokenSource {
     }
 
     int64_t trainTokens() const override { return validationStart_; }
-    int64_t validationTokens() const override { return static_cast<int64_t>(tokens_.size()) - validationStart_; }
+    int64_t validationTokens() const override { return totalTokens() - validationStart_; }
     /// Every offset within a window leaves this many whole windows.
     int64_t trainWindows() const override { return trainTokens() / context_ - 1; }
     int64_t validationWindows() const override { return (validationTokens() - 1) / context_; }
@@ -80,12 +82,20 @@ class MemorySource final : public TokenSource {
     std::optional<double> entropyRate() const override { return std::nullopt; }
     int64_t replacedCharacters() const override { return facts_.replaced; }
     std::string description() const override { return facts_.description; }
-    uint64_t bytesInMemory() const override { return tokens_.capacity() * sizeof(Id); }
+    uint64_t bytesInMemory() const override { return tokens_.capacity(); }
 
   private:
-    void copy(int64_t start, int32_t* out) const { std::copy_n(tokens_.begin() + start, context_ + 1, out); }
+    int64_t totalTokens() const { return static_cast<int64_t>(tokens_.size() / sizeof(Id)); }
+    void copy(int64_t start, int32_t* out) const {
+        const uint8_t* from = tokens_.data() + start * static_cast<int64_t>(sizeof(Id));
+        for (int64_t i = 0; i <= context_; ++i, from += sizeof(Id)) {
+            Id id;
+            std::memcpy(&id, from, sizeof id);
+            out[i] = id;
+        }
+    }
 
-    std::vector<Id> tokens_;
+    std::vector<uint8_t> tokens_;
     Facts facts_;
     int64_t context_, validationStart_ = 0;
     uint64_t seed_;
@@ -139,32 +149,42 @@ Kind chooseKind(const DataConfig& config, const std::vector<std::string>& files)
 }
 
 struct Corpus {
-    std::vector<uint8_t> bytes;
-    std::vector<uint16_t> words;
+    std::vector<uint8_t> bytes;  ///< one byte a token, or two (token files)
     TextCount count;
     int64_t skipped = 0;
 };
 
+/// Adds a file's tokens; the first one moves in, so that a corpus of one file is never held twice.
+void append(std::vector<uint8_t>& all, std::vector<uint8_t> more) {
+    if (all.empty() && all.capacity() == 0)
+        all = std::move(more);
+    else
+        all.insert(all.end(), more.begin(), more.end());
+}
+
 Corpus readCorpus(const DataConfig& config, const std::vector<std::string>& files, Kind kind) {
     Corpus corpus;
+    std::error_code error;
+    uintmax_t bytes = 0;
+    for (const std::string& file : files) bytes += std::filesystem::file_size(file, error);
+    if (!error && files.size() > 1 && bytes <= kMaxCorpusBytes) corpus.bytes.reserve(bytes);
     for (const std::string& file : files) {
         std::vector<uint8_t> content = readCorpusFile(file);
         if (content.empty() && files.size() == 1) refuseData(file, "the file is empty");
         if (kind == Kind::Tokens) {
-            readTokenFile(content, file, config.vocabulary, corpus.words);
+            readTokenFile(content, file, config.vocabulary);
         } else if (kind == Kind::Bytes) {
             corpus.count.characters += static_cast<int64_t>(content.size());
-            if (corpus.bytes.empty())
-                corpus.bytes = std::move(content);
-            else
-                corpus.bytes.insert(corpus.bytes.end(), content.begin(), content.end());
         } else if (files.size() > 1 && looksBinary(content)) {
             ++corpus.skipped;  // a picture between texts; the description says how many
+            continue;
         } else {
-            tokenizeChars96(content, file, corpus.bytes, corpus.count);
+            tokenizeChars96(content, file, corpus.count);
         }
+        append(corpus.bytes, std::move(content));
     }
     if (corpus.skipped == static_cast<int64_t>(files.size())) refuseData(config.path, "no file of it is text");
+    if (corpus.bytes.capacity() > corpus.bytes.size() + corpus.bytes.size() / 16) corpus.bytes.shrink_to_fit();
     return corpus;
 }
 
@@ -175,7 +195,7 @@ std::string describe(const DataConfig& config, const std::vector<std::string>& f
         name += fmt::format(" ({} files{})", files.size(),
                             corpus.skipped ? fmt::format(", {} skipped as not text", corpus.skipped) : "");
     if (kind == Kind::Tokens)
-        return fmt::format("{}, {} tokens", name, million(static_cast<int64_t>(corpus.words.size())));
+        return fmt::format("{}, {} tokens", name, million(static_cast<int64_t>(corpus.bytes.size() / 2)));
     if (kind == Kind::Bytes) return fmt::format("{}, {} bytes", name, million(corpus.count.characters));
     return fmt::format("{}, {} characters, 96 printable characters", name,
                        million(static_cast<int64_t>(corpus.bytes.size())));
@@ -198,13 +218,10 @@ std::shared_ptr<const TokenSource> TokenSource::open(const DataConfig& config, i
                                  kind == Kind::Bytes ? "bytes" : "chars96", needed));
     Corpus corpus = readCorpus(config, files, kind);
     const std::string text = describe(config, files, corpus, kind);
-    if (kind == Kind::Tokens && needed > 256) {
-        return std::make_shared<MemorySource<uint16_t>>(std::move(corpus.words),
+    if (kind == Kind::Tokens)
+        return std::make_shared<MemorySource<uint16_t>>(std::move(corpus.bytes),
                                                         MemorySource<uint16_t>::Facts{needed, 0, text, config.path},
                                                         config.validationFraction, context, seed);
-    }
-    if (kind == Kind::Tokens) corpus.bytes.assign(corpus.words.begin(), corpus.words.end());
-    corpus.bytes.shrink_to_fit();
     return std::make_shared<MemorySource<uint8_t>>(
         std::move(corpus.bytes), MemorySource<uint8_t>::Facts{needed, corpus.count.replaced, text, config.path},
         config.validationFraction, context, seed);

@@ -40,8 +40,7 @@ bool looksBinary(const std::vector<uint8_t>& bytes) {
     return std::find(bytes.begin(), end, 0) != end;
 }
 
-void tokenizeChars96(const std::vector<uint8_t>& bytes, const std::string& where, std::vector<uint8_t>& tokens,
-                     TextCount& count) {
+void tokenizeChars96(std::vector<uint8_t>& bytes, const std::string& where, TextCount& count) {
     if (bytes.size() >= 2 && ((bytes[0] == 0xFF && bytes[1] == 0xFE) || (bytes[0] == 0xFE && bytes[1] == 0xFF)))
         refuseData(where, "is UTF-16 text; allowed: UTF-8, Latin-1");
     const auto nul = std::find(bytes.begin(), bytes.end(), 0);
@@ -49,22 +48,23 @@ void tokenizeChars96(const std::vector<uint8_t>& bytes, const std::string& where
     const bool utf8 = isUtf8(bytes);
     size_t at = bytes.size() >= 3 && bytes[0] == 0xEF && bytes[1] == 0xBB && bytes[2] == 0xBF ? 3 : 0;
     TextCount own;
-    tokens.reserve(tokens.size() + bytes.size());
+    size_t kept = 0;  // never ahead of `at`
     while (at < bytes.size()) {
         const uint8_t byte = bytes[at];
         at += utf8 ? static_cast<size_t>(utf8Length(bytes.data(), bytes.size(), at)) : 1;
         ++own.characters;
         if (byte >= 32 && byte <= 126)
-            tokens.push_back(static_cast<uint8_t>(byte - 31));
+            bytes[kept++] = static_cast<uint8_t>(byte - 31);
         else if (byte == '\n')
-            tokens.push_back(0);
+            bytes[kept++] = 0;
         else if (byte == '\t')
-            tokens.push_back(' ' - 31);
+            bytes[kept++] = ' ' - 31;
         else if (byte != '\r') {
-            tokens.push_back(kQuestionMark);
+            bytes[kept++] = kQuestionMark;
             ++own.replaced;
         }
     }
+    bytes.resize(kept);
     if (own.replaced * 2 > own.characters)
         refuseData(
             where,

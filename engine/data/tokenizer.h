@@ -18,11 +18,11 @@ struct TextCount {
     int64_t replaced = 0;    ///< outside the set, written as "?"
 };
 
-/// Appends the tokens of `bytes`: UTF-8, or Latin-1 when it is not valid UTF-8; a byte order mark is dropped. Tab
-/// becomes a space, CR is dropped, other characters become "?" and are counted. `where` names the file. Throws
-/// InvalidFile when the bytes are not text (a NUL byte, UTF-16, or more than half of the characters replaced).
-void tokenizeChars96(const std::vector<uint8_t>& bytes, const std::string& where, std::vector<uint8_t>& tokens,
-                     TextCount& count);
+/// Turns text into its tokens, in place (a corpus is not held twice). The bytes are UTF-8, or Latin-1 when they are not
+/// valid UTF-8; a byte order mark is dropped. Tab becomes a space, CR is dropped, other characters become "?" and are
+/// counted. `where` names the file. Throws InvalidFile when the bytes are not text (a NUL byte, UTF-16, or more than
+/// half of the characters replaced).
+void tokenizeChars96(std::vector<uint8_t>& bytes, const std::string& where, TextCount& count);
 
 /// True when the bytes hold a NUL in their first 64 KiB.
 bool looksBinary(const std::vector<uint8_t>& bytes);

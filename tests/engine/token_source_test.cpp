@@ -163,19 +163,19 @@ TEST_F(TokenSourceTest, WindowsDependOnSeedCorpusAndIndexAlone) {
 }
 
 TEST_F(TokenSourceTest, Chars96) {
-    std::vector<uint8_t> tokens;
     TextCount count;
     const std::string text =
         "\xEF\xBB\xBF"
         "A\tb\r\n~\xC3\xA9\xE2\x82\xAC\x01z";
-    tokenizeChars96({text.begin(), text.end()}, "x", tokens, count);
+    std::vector<uint8_t> tokens(text.begin(), text.end());
+    tokenizeChars96(tokens, "x", count);
     EXPECT_EQ(text96({tokens.begin(), tokens.end()}), "A b\n~???z");
     EXPECT_EQ(count.replaced, 3);
     EXPECT_EQ(*std::max_element(tokens.begin(), tokens.end()), 95);
-    tokens.clear();
-    count = {};
     const std::string latin = "caf\xE9 na\xEFve";  // no valid UTF-8: each byte is a character
-    tokenizeChars96({latin.begin(), latin.end()}, "x", tokens, count);
+    tokens.assign(latin.begin(), latin.end());
+    count = {};
+    tokenizeChars96(tokens, "x", count);
     EXPECT_EQ(text96({tokens.begin(), tokens.end()}), "caf? na?ve");
     EXPECT_EQ(count.replaced, 2);
 }
@@ -255,6 +255,16 @@ TEST_F(TokenSourceTest, TokenFiles) {
         for (int i = 0; i < 9; ++i) EXPECT_EQ(window[i], tokens[static_cast<size_t>(source->trainTokens()) + 24 + i]);
     }
     EXPECT_EQ(TokenSource::open(config(path("b.u16"), "auto", 65536), 8, 1)->bytesInMemory(), 6000u);
+    write("shards/x_0.bin", llmc({tokens.begin(), tokens.begin() + 1000}));
+    write("shards/x_1.bin", llmc({tokens.begin() + 1000, tokens.end()}));
+    const auto shards = TokenSource::open(config(path("shards/x_*.bin"), "auto", 50257), 8, 1);
+    const auto whole = TokenSource::open(config(path("a.bin"), "auto", 50257), 8, 1);
+    std::vector<int32_t> x(9), y(9);
+    for (int64_t i = 0; i < 300; ++i) {
+        shards->trainWindow(i, x.data());
+        whole->trainWindow(i, y.data());
+        EXPECT_EQ(x, y);
+    }
 }
 
 TEST_F(TokenSourceTest, EveryBadInputHasOneSentence) {
