@@ -191,7 +191,7 @@ int runTensor(TensorOptions options, bool json) {
 
 }  // namespace
 
-CLI::App* addTensorCommand(CLI::App& app, const bool& json, std::function<int()>& action) {
+void addTensorCommand(CLI::App& app, GlobalOptions& globals) {
     CLI::App* command = app.add_subcommand(
         "tensor", "Cast values to a format under a recipe and show codes, scale, counters and next state");
     const auto options = std::make_shared<TensorOptions>();
@@ -219,9 +219,11 @@ CLI::App* addTensorCommand(CLI::App& app, const bool& json, std::function<int()>
     command->add_option("--round", options->round, "up (default), down: for e8m0");
     command->add_option("--device", options->device, "auto (default), cpu");
     command->add_flag("--all", options->all, "do not cut lists");
-    command->footer(std::string("Example: ") + kTensorExample);
-    command->callback([options, &json, &action] { action = [options, &json] { return runTensor(*options, json); }; });
-    return command;
+    command->add_flag("--json", globals.json, "JSON on standard output");
+    command->footer(
+        "Example: mantissa-run tensor --values \"3, -1.5, 0.75, inf\" --format e4m3 --recipe current --json");
+    command->callback(
+        [options, &globals] { globals.run = [options, &globals] { return runTensor(*options, globals.json); }; });
 }
 
 }  // namespace mantissa::experiments

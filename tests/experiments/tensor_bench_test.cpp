@@ -27,15 +27,14 @@ using testing::HasSubstr;
 
 std::string runText(std::vector<std::string> arguments) {
     CLI::App app;
-    bool json = false;
-    std::function<int()> action;
-    addTensorCommand(app, json, action)->add_flag("--json", json);
+    GlobalOptions globals;
+    addTensorCommand(app, globals);
     arguments.insert(arguments.begin(), "tensor");
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector from its back
     app.parse(arguments);
     testing::internal::CaptureStdout();
     try {
-        EXPECT_EQ(action(), 0);
+        EXPECT_EQ(globals.run(), 0);
     } catch (...) {
         testing::internal::GetCapturedStdout();
         throw;
