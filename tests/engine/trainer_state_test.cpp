@@ -109,6 +109,19 @@ TEST(TrainerState, SameBitsOnAnyNumberOfThreads) {
     }
 }
 
+TEST(TrainerState, StochasticRoundingIsReproducible) {
+    for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current}) {
+        TrainerConfig config = shortConfig(PrecisionMode::Fp8, recipe);
+        const uint64_t nearest = hashAfter(config, 3, 1);
+        config.precision.stochasticRounding = true;
+        const uint64_t stochastic = hashAfter(config, 3, 1);
+        EXPECT_NE(stochastic, nearest);
+        EXPECT_EQ(hashAfter(config, 3, 3), stochastic);
+        config.seed = 2;
+        EXPECT_NE(hashAfter(config, 3, 1), stochastic);
+    }
+}
+
 uint64_t hashOnMemory(const TrainerConfig& config, bool shareMemory, MemoryPlan& plan) {
     kernels::SerialExecutor executor;
     const auto backend = kernels::createCpuBackend(executor);
