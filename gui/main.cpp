@@ -1,0 +1,100 @@
+// The desktop program: options, theme, store, window.
+#include <QApplication>
+#include <QCommandLineParser>
+#include <QPixmap>
+#include <QTimer>
+
+#include "gui/heartbeat.h"
+#include "gui/main_window.h"
+#include "gui/theme/theme.h"
+
+namespace {
+
+using namespace mantissa::gui;
+
+struct Options {
+    QString store, preset, page, theme, size, screenshot;
+    double after = 2;
+    bool start = false;
+};
+
+Options parseOptions(const QApplication& app) {
+    QCommandLineParser parser;
+    parser.setApplicationDescription(
+        QStringLiteral("Launch, watch and compare transformer training in low precision."));
+    parser.addHelpOption();
+    parser.addVersionOption();
+    const auto option = [&parser](const char* name, const char* what, const char* value) {
+        parser.addOption({QLatin1String(name), QLatin1String(what), QLatin1String(value)});
+    };
+    option("store", "Run store to open (else MANTISSA_STORE, else the default workspace)", "FILE");
+    option("preset", "Preset to open in the launch dialog, or to start with --start", "NAME");
+    parser.addOption({QStringLiteral("start"), QStringLiteral("Start the preset at once")});
+    option("page", "Page to open: live, numerics, compare, formats, device", "NAME");
+    option("theme", "dark, light or system", "THEME");
+    option("size", "Size of the window", "WxH");
+    option("screenshot", "Save a picture of the window as PNG, then quit", "FILE");
+    option("after", "Seconds before the picture is taken", "SECONDS");
+    parser.process(app);
+    Options options;
+    options.store = parser.value(QStringLiteral("store"));
+    options.preset = parser.value(QStringLiteral("preset"));
+    options.page = parser.value(QStringLiteral("page"));
+    options.theme = parser.value(QStringLiteral("theme"));
+    options.size = parser.value(QStringLiteral("size"));
+    options.screenshot = parser.value(QStringLiteral("screenshot"));
+    options.start = parser.isSet(QStringLiteral("start"));
+    if (parser.isSet(QStringLiteral("after"))) options.after = parser.value(QStringLiteral("after")).toDouble();
+    return options;
+}
+
+ThemeChoice themeChoice(const QString& word) {
+    if (word == QLatin1String("light")) return ThemeChoice::Light;
+    if (word == QLatin1String("dark")) return ThemeChoice::Dark;
+    return ThemeChoice::System;
+}
+
+void takePicture(MainWindow& window, const QString& path) {
+    QPixmap picture = window.grab();
+    // A dialog that is open is part of the picture, as on screen.
+    for (QWidget* top : QApplication::topLevelWidgets()) {
+        if (!top->isVisible() || top == &window || !top->isWindow() || !qobject_cast<QDialog*>(top)) continue;
+        QPainter painter(&picture);
+        painter.drawPixmap((window.width() - top->width()) / 2, (window.height() - top->height()) / 2, top->grab());
+    }
+    const bool saved = picture.save(path, "PNG");
+    QCoreApplication::exit(saved ? 0 : 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    QApplication app(argc, argv);
+    QCoreApplication::setApplicationName(QStringLiteral("mantissa"));
+    QCoreApplication::setApplicationVersion(QStringLiteral(MANTISSA_VERSION));
+    QApplication::setApplicationDisplayName(QStringLiteral("Mantissa"));
+    const Options options = parseOptions(app);
+
+    Settings settings;
+    Theme::instance().install(
+        themeChoice(options.theme.isEmpty() ? settings.value(QStringLiteral("theme")).toString() : options.theme));
+    RunController controller;
+    MainWindow window(controller, settings);
+    const QStringList size = options.size.split(QLatin1Char('x'));
+    if (size.size() == 2) window.resize(size[0].toInt(), size[1].toInt());
+    window.show();
+    const QString heartbeat = qEnvironmentVariable("MANTISSA_HEARTBEAT");
+    if (!heartbeat.isEmpty()) new Heartbeat(heartbeat, &app);
+
+    QObject::connect(&controller, &RunController::storeOpened, &window, [&, first = true]() mutable {
+        if (!std::exchange(first, false)) return;
+        if (!options.preset.isEmpty() && options.start) window.startPreset(options.preset);
+        if (!options.preset.isEmpty() && !options.start) window.openLaunchPreset(options.preset);
+        if (!options.page.isEmpty()) window.openPage(options.page);
+    });
+    controller.openStore(QString::fromStdString(mantissa::experiments::defaultStorePath(options.store.toStdString())));
+    if (!options.screenshot.isEmpty())
+        QTimer::singleShot(static_cast<int>(1000 * options.after), &window,
+                           [&] { takePicture(window, options.screenshot); });
+    return QApplication::exec();
+}

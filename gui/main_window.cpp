@@ -1,0 +1,496 @@
+#include "gui/main_window.h"
+
+#include <QApplication>
+#include <QCloseEvent>
+#include <QDateTime>
+#include <QDragEnterEvent>
+#include <QDropEvent>
+#include <QFileInfo>
+#include <QHBoxLayout>
+#include <QJsonArray>
+#include <QMenuBar>
+#include <QMessageBox>
+#include <QMimeData>
+#include <QPainter>
+#include <QPushButton>
+#include <QSplitter>
+#include <QStackedWidget>
+#include <QTimer>
+#include <QToolButton>
+#include <QVBoxLayout>
+
+#include "gui/dialogs/launch_dialog.h"
+#include "gui/format/numbers.h"
+#include "gui/pages/device_page.h"
+#include "gui/pages/empty_page.h"
+#include "gui/pages/formats_page.h"
+#include "gui/pages/refused_page.h"
+#include "gui/widgets/run_marks.h"
+
+namespace mantissa::gui {
+namespace {
+
+constexpr int kDrawerBelow = 1280, kListBelow = 1100;
+
+/// Panel-coloured bar with a line at its lower edge.
+class Bar : public QWidget {
+  public:
+    using QWidget::QWidget;
+
+  protected:
+    void paintEvent(QPaintEvent*) override {
+        QPainter p(this);
+        p.fillRect(rect(), color(Token::Panel));
+        p.fillRect(0, height() - 1, width(), 1, color(Token::Line));
+    }
+};
+
+}  // namespace
+
+MainWindow::MainWindow(RunController& controller, Settings& settings, QWidget* parent)
+    : QMainWindow(parent), controller_(controller), settings_(settings) {
+    setWindowTitle(tr("Mantissa"));
+    setMinimumSize(1024, 640);
+    resize(1440, 900);
+    setAcceptDrops(true);
+    makeActions();
+    setMenuWidget(makeTopBar());
+
+    runList_ = new RunListPanel(controller_, this);
+    runList_->setMinimumWidth(220);
+    runList_->setMaximumWidth(520);
+    auto* right = new QWidget(this);
+    auto* column = new QVBoxLayout(right);
+    column->setContentsMargins(0, 0, 0, 0);
+    column->setSpacing(0);
+    auto* tabBar = new Bar(right);
+    tabBar->setFixedHeight(39);
+    auto* tabRow = new QHBoxLayout(tabBar);
+    tabRow->setContentsMargins(4, 0, 12, 0);
+    tabRow->setSpacing(8);
+    tabs_ = new QTabBar(tabBar);
+    tabs_->setAccessibleName(tr("Pages"));
+    tabs_->setToolTip(tr("Pages (Ctrl+1 to Ctrl+5)"));
+    tabs_->setDrawBase(false);
+    tabs_->setExpanding(false);
+    tabs_->setIconSize(QSize(16, 16));
+    tabs_->setUsesScrollButtons(false);
+    tabRow->addWidget(tabs_, 0, Qt::AlignBottom);
+    tabRow->addStretch(1);
+    toolsHost_ = new QWidget(tabBar);
+    auto* tools = new QHBoxLayout(toolsHost_);
+    tools->setContentsMargins(0, 0, 0, 0);
+    tabRow->addWidget(toolsHost_);
+    column->addWidget(tabBar);
+    banners_ = new BannerArea(right);
+    column->addWidget(banners_);
+    stack_ = new QStackedWidget(right);
+    column->addWidget(stack_, 1);
+
+    splitter_ = new QSplitter(Qt::Horizontal, this);
+    splitter_->setHandleWidth(1);
+    splitter_->setChildrenCollapsible(false);
+    splitter_->addWidget(runList_);
+    splitter_->addWidget(right);
+    splitter_->setStretchFactor(1, 1);
+    splitter_->setSizes({304, 1136});
+    auto* centre = new QWidget(this);
+    auto* rows = new QVBoxLayout(centre);
+    rows->setContentsMargins(0, 0, 0, 0);
+    rows->setSpacing(0);
+    rows->addWidget(splitter_, 1);
+    status_ = new StatusStrip(centre);
+    rows->addWidget(status_);
+    setCentralWidget(centre);
+    toasts_ = new Toasts(this);
+
+    makePages();
+    connectController();
+    restoreLayout();
+    updateCapsule();
+    updateRunActions();
+    updateStatus();
+    updateDevice();
+    updateAlerts();
+}
+
+QWidget* MainWindow::makeTopBar() {
+    auto* bar = new Bar(this);
+    bar->setFixedHeight(45);
+    auto* row = new QHBoxLayout(bar);
+    row->setContentsMargins(8, 0, 12, 1);
+    row->setSpacing(6);
+    auto* menus = new QMenuBar(bar);
+    menus->setNativeMenuBar(false);
+    menus->setAccessibleName(tr("Menus"));
+    makeMenus(*menus);
+    menus->setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);
+    menus->setMinimumWidth(menus->sizeHint().width());
+    row->addWidget(menus);
+    row->addSpacing(8);
+    newRun_ = new QPushButton(icon(Glyph::Plus, Token::OnFill), tr("New run"), bar);
+    newRun_->setProperty("kind", QStringLiteral("primary"));
+    newRun_->setToolTip(tr("Choose a preset, check the plan and start (Ctrl+N)"));
+    newRun_->setAccessibleName(tr("New run"));
+    connect(newRun_, &QPushButton::clicked, this, [this] { openLaunch(); });
+    row->addWidget(newRun_);
+    for (QAction* action : {pause_, stop_, checkpoint_}) {
+        auto* button = new QToolButton(bar);
+        button->setDefaultAction(action);
+        button->setFixedSize(32, 28);
+        button->setToolButtonStyle(Qt::ToolButtonIconOnly);
+        button->setFocusPolicy(Qt::TabFocus);
+        button->setAccessibleName(action->text());
+        row->addWidget(button);
+    }
+    row->addStretch(1);
+    capsule_ = new Capsule(bar);
+    connect(capsule_, &Capsule::clicked, this, [this] {
+        if (capsule_->runId().isEmpty()) return;
+        runList_->select(capsule_->runId());
+        openPage(QStringLiteral("live"));
+    });
+    row->addWidget(capsule_, 6);
+    row->addStretch(1);
+    const auto tool = [this, bar, row](Glyph glyph, const QString& name, Qt::ToolButtonStyle style) {
+        auto* button = new QToolButton(bar);
+        button->setIcon(icon(glyph));
+        button->setToolButtonStyle(style);
+        button->setAccessibleName(name);
+        button->setToolTip(name);
+        row->addWidget(button);
+        return button;
+    };
+    device_ = tool(Glyph::Chip, tr("Device of new runs"), Qt::ToolButtonTextBesideIcon);
+    connect(device_, &QToolButton::clicked, this, [this] { openPage(QStringLiteral("device")); });
+    alerts_ = tool(Glyph::Bell, tr("Alerts"), Qt::ToolButtonTextBesideIcon);
+    connect(alerts_, &QToolButton::clicked, this, &MainWindow::showAlerts);
+    themeButton_ = tool(Glyph::Moon, tr("Theme: light, dark or as the system"), Qt::ToolButtonIconOnly);
+    connect(themeButton_, &QToolButton::clicked, this, &MainWindow::showThemeMenu);
+    const auto themeIcon = [this] {
+        themeButton_->setIcon(icon(Theme::instance().isDark() ? Glyph::Sun : Glyph::Moon));
+    };
+    themeIcon();
+    connect(&Theme::instance(), &Theme::changed, this, themeIcon);
+    return bar;
+}
+
+void MainWindow::addPage(const QString& name, const QString& title, Glyph glyph, Page* page) {
+    pages_.push_back({name, page});
+    stack_->addWidget(page);
+    const int tab = tabs_->addTab(icon(glyph, Token::Text2, Token::Accent), title);
+    tabs_->setTabToolTip(tab, tr("%1 (Ctrl+%2)").arg(title).arg(tab + 1));
+    connect(page, &Page::statusTextChanged, this, &MainWindow::updateStatus);
+    connect(page, &Page::pageRequested, this, &MainWindow::openPage);
+    connect(page, &Page::launchRequested, this, [this](const QString& spec) { openLaunch(spec); });
+    connect(page, &Page::tensorRequested, this, [this](const QString& tensor, qint64 step) {
+        if (Page* numerics = this->page(QStringLiteral("numerics"))) {
+            openPage(QStringLiteral("numerics"));
+            numerics->showTensor(tensor, step);
+        }
+    });
+}
+
+void MainWindow::makePages() {
+    auto* empty = new EmptyPage(stack_);
+    emptyPage_ = empty;
+    stack_->addWidget(empty);
+    connect(empty, &EmptyPage::startBothRequested, this, &MainWindow::startBoth);
+    connect(empty, &EmptyPage::openRequested, this, &MainWindow::chooseFile);
+    connect(empty, &EmptyPage::formatsRequested, this, [this] { openPage(QStringLiteral("formats")); });
+    refusedPage_ = new RefusedPage(controller_, stack_);
+    stack_->addWidget(refusedPage_);
+    connect(refusedPage_, &RefusedPage::editRequested, this, [this](const QString& spec) { openLaunch(spec); });
+    addPage(QStringLiteral("formats"), tr("Formats"), Glyph::Numbers, new FormatsPage(controller_, stack_));
+    auto* device = new DevicePage(controller_, stack_);
+    connect(device, &DevicePage::reportsChanged, empty, &EmptyPage::setDevices);
+    connect(device, &DevicePage::reportsChanged, this, &MainWindow::updateDevice);
+    addPage(QStringLiteral("device"), tr("Device"), Glyph::Chip, device);
+    connect(tabs_, &QTabBar::currentChanged, this, &MainWindow::showPage);
+    device->ask();
+    showPage(0);
+}
+
+Page* MainWindow::page(const QString& name) const {
+    for (const auto& [known, page] : pages_)
+        if (known == name) return page;
+    return nullptr;
+}
+
+bool MainWindow::openPage(const QString& name) {
+    for (int i = 0; i < pages_.size(); ++i) {
+        if (pages_[i].first != name) continue;
+        tabs_->setCurrentIndex(i);
+        showPage(i);
+        return true;
+    }
+    return false;
+}
+
+QString MainWindow::pageName() const {
+    const int index = tabs_->currentIndex();
+    return index < 0 ? QString() : pages_[index].first;
+}
+
+void MainWindow::showPage(int index) {
+    if (index < 0 || index >= pages_.size()) return;
+    const QString& name = pages_[index].first;
+    const bool needsRun =
+        name == QLatin1String("live") || name == QLatin1String("numerics") || name == QLatin1String("compare");
+    const bool first = needsRun && controller_.runs().isEmpty();
+    const RunInfo* info = controller_.run(selected_);
+    const bool refused = info && info->state == RunState::Refused && name == QLatin1String("live");
+    if (refused) refusedPage_->setRun(selected_);
+    stack_->setCurrentWidget(first ? emptyPage_ : refused ? static_cast<QWidget*>(refusedPage_) : pages_[index].second);
+    placeTools();
+    updateBanner();
+    updateStatus();
+}
+
+/// The open page's tools stand at the right end of the tab bar; the others' are hidden.
+void MainWindow::placeTools() {
+    for (const auto& [name, page] : pages_) {
+        QWidget* tools = page->tools();
+        if (!tools) continue;
+        if (tools->parentWidget() != toolsHost_) toolsHost_->layout()->addWidget(tools);
+        tools->setVisible(stack_->currentWidget() == page);
+    }
+}
+
+void MainWindow::connectController() {
+    connect(runList_, &RunListPanel::selectionChanged, this, &MainWindow::selectionChanged);
+    connect(runList_, &RunListPanel::showRequested, this, [this] { openPage(QStringLiteral("live")); });
+    connect(runList_, &RunListPanel::exportRequested, this, &MainWindow::exportRun);
+    connect(runList_, &RunListPanel::cloneRequested, this, [this](const QString& id) {
+        controller_.load(
+            this, 1,
+            [id](experiments::RunStore& store) {
+                return QString::fromStdString(store.document(id.toStdString()).specJson);
+            },
+            [this](const QString& spec) { openLaunch(spec); });
+    });
+    connect(&controller_, &RunController::runsChanged, this, [this] {
+        // The newest run selects itself once; later starts do so through runStarted.
+        if (!selectedOnce_ && !controller_.runs().isEmpty()) {
+            selectedOnce_ = true;
+            const QString kept = settings_.value(QStringLiteral("run")).toString();
+            const QString current = controller_.currentRun();
+            runList_->select(!current.isEmpty()      ? current
+                             : controller_.run(kept) ? kept
+                                                     : controller_.runs().last().id);
+        }
+        for (const auto& entry : pages_) entry.second->setBaseline(controller_.baseline());
+        showPage(tabs_->currentIndex());
+        updateCapsule();
+        updateRunActions();
+        updateAlerts();
+    });
+    connect(&controller_, &RunController::runChanged, this, [this](const QString& id) {
+        for (const auto& entry : pages_) entry.second->setBaseline(controller_.baseline());
+        updateCapsule();
+        updateRunActions();
+        updateAlerts();
+        if (id != selected_) return;
+        updateBanner();
+        const RunInfo* info = controller_.run(id);
+        if (info && info->state == RunState::Refused && stack_->currentWidget() != refusedPage_)
+            showPage(tabs_->currentIndex());
+    });
+    connect(&controller_, &RunController::phaseChanged, this, &MainWindow::updateCapsule);
+    connect(&controller_, &RunController::storeStatusChanged, this, &MainWindow::updateStatus);
+    connect(&controller_, &RunController::storeOpened, this, [this] {
+        selectedOnce_ = false;
+        banners_->remove(QStringLiteral("problem"));
+        updateStatus();
+    });
+    connect(&controller_, &RunController::runStarted, this, [this](const QString& id) {
+        // A second run that only waits does not take the view away from the one that goes.
+        if (controller_.currentRun() == id || selected_.isEmpty()) runList_->select(id);
+        if (pageName() != QLatin1String("numerics")) openPage(QStringLiteral("live"));
+    });
+    connect(&controller_, &RunController::problem, this, [this](const QString& text) {
+        banners_->show(QStringLiteral("problem"), MessageKind::Bad, text)->setClosable(tr("Close this message"));
+    });
+    connect(&controller_, &RunController::storageTrouble, this, [this](const QString& text) {
+        if (text.isEmpty())
+            banners_->remove(QStringLiteral("storage"));
+        else
+            banners_->show(QStringLiteral("storage"), MessageKind::Warn, text);
+    });
+    connect(&controller_, &RunController::done, this, [this](const QString& text) { toasts_->show(text); });
+    connect(&controller_, &RunController::allEnded, this, [this] {
+        if (closing_) close();
+    });
+}
+
+void MainWindow::selectionChanged(const QString& current, const QStringList& ids) {
+    selected_ = current;
+    for (const auto& [name, page] : pages_) {
+        page->setVisibleRuns(ids);
+        page->setRun(current);
+    }
+    showPage(tabs_->currentIndex());
+}
+
+void MainWindow::updateCapsule() {
+    QString id = controller_.currentRun();
+    const RunInfo* info = controller_.run(id);
+    if (!info && !controller_.runs().isEmpty()) {
+        const RunInfo& last = controller_.runs().last();
+        if (last.state == RunState::Refused || last.state == RunState::Failed || last.state == RunState::Diverged)
+            info = &last;
+    }
+    double left = -1;
+    if (info && info->going() && info->tokensPerSecond > 0 && info->step > 0 && info->tokens > 0) {
+        const double perStep = static_cast<double>(info->tokens) / static_cast<double>(info->step);
+        left = static_cast<double>(info->steps - info->step) * perStep / info->tokensPerSecond;
+    }
+    capsule_->show(info, std::max(0, controller_.goingCount() - 1), info ? controller_.phaseText(info->id) : QString(),
+                   left);
+}
+
+void MainWindow::updateStatus() {
+    const StoreStatus& store = controller_.store();
+    const QFileInfo file(store.path);
+    QString commit;
+    if (store.lastCommitMs > 0) {
+        const double age = static_cast<double>(QDateTime::currentMSecsSinceEpoch() - store.lastCommitMs) / 1000;
+        commit = controller_.goingCount() > 0
+                     ? tr("last commit %1 s ago").arg(formatNumber(std::max(0.0, age), age < 10 ? 1 : 2))
+                     : tr("at rest");
+    }
+    status_->setStore(store.path.isEmpty() ? tr("no store") : file.fileName(),
+                      store.bytes ? formatSize(static_cast<double>(store.bytes)) : QString(),
+                      store.readOnlyReason.isEmpty() ? commit : tr("read only"), store.path);
+    const int index = tabs_->currentIndex();
+    QString text =
+        index >= 0 && stack_->currentWidget() == pages_[index].second ? pages_[index].second->statusText() : QString();
+    if (text.isEmpty() && controller_.goingCount() == 0) text = tr("No run is going");
+    status_->setRight(text);
+}
+
+void MainWindow::updateDevice() {
+    const auto* device = static_cast<DevicePage*>(page(QStringLiteral("device")));
+    if (!device) return;
+    device_->setText(device->shortText());
+    device_->setToolTip(tr("%1. A click opens the Device page").arg(device->shortText()));
+}
+
+/// Banner of the selected run on the pages that show it: refused, failed, diverged, interrupted.
+void MainWindow::updateBanner() {
+    const QString key = QStringLiteral("run");
+    const RunInfo* info = controller_.run(selected_);
+    const QString name = pageName();
+    const bool shows = name == QLatin1String("live") || name == QLatin1String("numerics");
+    const QString state = info && shows ? info->id + runStateName(info->state) + info->message : QString();
+    if (banners_->property("run").toString() == state) return;
+    banners_->setProperty("run", state);
+    banners_->remove(key);
+    if (!info || !shows) return;
+    const QString id = info->id;
+    const auto resume = [this, id] { controller_.resumeRun(id); };
+    const auto edit = [this, id] { Q_EMIT runList_->cloneRequested(id); };
+    switch (info->state) {
+        case RunState::Refused: {
+            Banner* banner = banners_->show(key, MessageKind::Bad, tr("Not started: %1").arg(info->message),
+                                            tr("Nothing was allocated and nothing was written but this record. Change "
+                                               "the run or take another device."));
+            banner->addAction(tr("Edit the run…"), edit);
+            break;
+        }
+        case RunState::Failed: {
+            Banner* banner = banners_->show(key, MessageKind::Bad,
+                                            tr("Failed at step %1: %2").arg(formatCount(info->step), info->message),
+                                            tr("All steps up to here are in the store."));
+            banner->addAction(tr("Resume"), resume);
+            banner->addAction(tr("Edit the run…"), edit);
+            break;
+        }
+        case RunState::Diverged: {
+            Banner* banner = banners_->show(key, MessageKind::Bad,
+                                            tr("Diverged at step %1: %2").arg(formatCount(info->step), info->message),
+                                            tr("Numerics shows the first tensor that was not finite."));
+            banner->addAction(tr("Edit the run…"), edit);
+            break;
+        }
+        case RunState::Interrupted: {
+            Banner* banner = banners_->show(
+                key, MessageKind::Warn, tr("Interrupted at step %1: its process is gone").arg(formatCount(info->step)),
+                tr("All steps up to the last commit are here. The run can go on from its newest checkpoint."));
+            banner->addAction(tr("Resume"), resume);
+            break;
+        }
+        default:
+            break;
+    }
+}
+
+void MainWindow::resizeEvent(QResizeEvent* event) {
+    QMainWindow::resizeEvent(event);
+    runList_->setVisible(!userHidList_ && width() >= kListBelow);
+    for (const auto& [name, page] : pages_)
+        if (QWidget* panel = page->sidePanel()) panel->setProperty("drawer", width() < kDrawerBelow);
+}
+
+void MainWindow::toggleRunList() {
+    const bool show = !runList_->isVisible();
+    userHidList_ = !show;
+    runList_->setVisible(show);
+}
+
+void MainWindow::restoreLayout() {
+    if (settings_.wasDamaged())
+        banners_
+            ->show(QStringLiteral("settings"), MessageKind::Info,
+                   tr("The file of window settings was damaged; the defaults are used. It is kept as %1.bad.")
+                       .arg(settings_.path()))
+            ->setClosable(tr("Close this message"));
+    const QJsonArray size = settings_.value(QStringLiteral("size")).toArray();
+    if (size.size() == 2)
+        resize(std::clamp(size[0].toInt(1440), 1024, 8192), std::clamp(size[1].toInt(900), 640, 8192));
+    const int list = settings_.value(QStringLiteral("runListWidth")).toInt(304);
+    splitter_->setSizes({std::clamp(list, 220, 520), std::max(400, width() - list)});
+    userHidList_ = settings_.value(QStringLiteral("runListHidden")).toBool();
+    runList_->setVisible(!userHidList_);
+    QStringList columns;
+    for (const QJsonValue& name : settings_.value(QStringLiteral("columns")).toArray()) columns << name.toString();
+    runList_->setVisibleColumns(columns);
+    const QString group = settings_.value(QStringLiteral("groupBy")).toString();
+    if (!group.isEmpty()) runList_->model().setGroupBy(static_cast<RunListModel::GroupBy>(group.toInt()));
+    if (!openPage(settings_.value(QStringLiteral("page")).toString())) openPage(pages_.first().first);
+}
+
+void MainWindow::saveLayout() {
+    settings_.setValue(QStringLiteral("size"), QJsonArray{width(), height()});
+    if (runList_->isVisible()) settings_.setValue(QStringLiteral("runListWidth"), runList_->width());
+    settings_.setValue(QStringLiteral("runListHidden"), userHidList_);
+    settings_.setValue(QStringLiteral("columns"), QJsonArray::fromStringList(runList_->visibleColumns()));
+    settings_.setValue(QStringLiteral("groupBy"), QString::number(static_cast<int>(runList_->model().groupBy())));
+    settings_.setValue(QStringLiteral("page"), pageName());
+    settings_.setValue(QStringLiteral("run"), selected_);
+    static const char* const themes[] = {"system", "light", "dark"};
+    settings_.setValue(QStringLiteral("theme"), QLatin1String(themes[static_cast<int>(Theme::instance().choice())]));
+    settings_.save();
+}
+
+void MainWindow::closeEvent(QCloseEvent* event) {
+    if (controller_.ownsGoingRuns() && !closing_) {
+        QMessageBox ask(QMessageBox::NoIcon, tr("A run is going"),
+                        tr("A run of this program is going. It can stop with a checkpoint and go on later from there."),
+                        QMessageBox::NoButton, this);
+        QPushButton* stop = ask.addButton(tr("Stop with a checkpoint and quit"), QMessageBox::AcceptRole);
+        ask.addButton(tr("Stay"), QMessageBox::RejectRole);
+        ask.exec();
+        event->ignore();
+        if (ask.clickedButton() != static_cast<QAbstractButton*>(stop)) return;
+        closing_ = true;
+        toasts_->show(tr("Writing the checkpoint, then the window closes."));
+        controller_.stopAll();
+        return;
+    }
+    if (controller_.ownsGoingRuns()) return event->ignore();
+    saveLayout();
+    QMainWindow::closeEvent(event);
+}
+
+}  // namespace mantissa::gui

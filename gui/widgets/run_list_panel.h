@@ -1,0 +1,84 @@
+// Left side of the window: filter, run table, and the card of the selected run.
+#pragma once
+
+#include <QLabel>
+#include <QLineEdit>
+#include <QStringList>
+#include <QToolButton>
+#include <QTreeView>
+#include <QWidget>
+
+#include "gui/models/run_list_model.h"
+#include "gui/widgets/run_card.h"
+
+class QStackedLayout;
+
+namespace mantissa::gui {
+
+class RunController;
+
+/// The table: space pins, context menu by mouse or key; draws its own cells.
+class RunTable : public QTreeView {
+    Q_OBJECT
+  public:
+    explicit RunTable(QWidget* parent = nullptr);
+
+  Q_SIGNALS:
+    void pinRequested();
+
+  protected:
+    void keyPressEvent(QKeyEvent* event) override;
+    void drawRow(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override;
+};
+
+class RunListPanel : public QWidget {
+    Q_OBJECT
+  public:
+    explicit RunListPanel(RunController& controller, QWidget* parent = nullptr);
+
+    QStringList selectedIds() const;
+    QString currentId() const;
+    void select(const QString& id);
+    void selectMany(const QStringList& ids);
+    void focusFilter();
+    RunListModel& model() { return *model_; }
+    RunTable& table() { return *table_; }
+    /// Columns shown and grouping, for the settings file.
+    QStringList visibleColumns() const;
+    void setVisibleColumns(const QStringList& names);
+
+  Q_SIGNALS:
+    /// current: "" = none; ids in list order.
+    void selectionChanged(const QString& current, const QStringList& ids);
+    void showRequested(const QString& id);
+    void cloneRequested(const QString& id);  ///< open the launch dialog with this run's spec
+    void exportRequested(const QString& id);
+
+  private:
+    void rebuildLayout();
+    void refreshRuns();
+    void applyFilter();
+    void emitSelection();
+    void sizeColumns();
+    void showContextMenu(const QPoint& position);
+    void showHeadMenu(const QPoint& position);
+    void showListMenu();
+    void renameRun(const QString& id);
+    void editNote(const QString& id);
+    void editTags(const QString& id);
+    void copySelection();
+    void updateEmptyText();
+
+    RunController& controller_;
+    RunListModel* model_;
+    RunTable* table_;
+    QLineEdit* filter_;
+    QLabel *count_, *filterError_, *empty_;
+    QToolButton *pin_, *menu_;
+    RunCard* card_;
+    QStringList kept_;  ///< selection to restore after the model was rebuilt
+    QString keptCurrent_;
+    bool restoring_ = false;
+};
+
+}  // namespace mantissa::gui

@@ -1,0 +1,341 @@
+// The whole window on an empty store: names and tooltips of every control, no clipped text, keys, launch dialog, start
+// of a run.
+#include "gui/main_window.h"
+
+#include <gtest/gtest.h>
+
+#include <QAbstractButton>
+#include <QAbstractItemView>
+#include <QAbstractSpinBox>
+#include <QApplication>
+#include <QComboBox>
+#include <QLabel>
+#include <QLineEdit>
+#include <QPlainTextEdit>
+#include <QSignalSpy>
+#include <QStackedWidget>
+#include <QTabBar>
+#include <QTemporaryDir>
+#include <QTest>
+#include <memory>
+
+#include "gui/dialogs/launch_dialog.h"
+#include "gui/pages/formats_page.h"
+#include "gui/widgets/command_palette.h"
+
+namespace {
+
+using namespace mantissa::gui;
+
+bool waitFor(const std::function<bool()>& condition, int milliseconds = 20000) {
+    return QTest::qWaitFor(condition, milliseconds);
+}
+
+class Window : public testing::Test {
+  protected:
+    void SetUp() override {
+        settings_ = std::make_unique<Settings>(folder_.filePath(QStringLiteral("layout.json")));
+        controller_ = std::make_unique<RunController>();
+        window_ = std::make_unique<MainWindow>(*controller_, *settings_);
+        window_->show();
+        QSignalSpy opened(controller_.get(), &RunController::storeOpened);
+        controller_->openStore(folder_.filePath(QStringLiteral("runs.mantissa")));
+        ASSERT_TRUE(opened.count() > 0 || opened.wait(20000));
+        ASSERT_TRUE(controller_->store().open);
+    }
+    void TearDown() override {
+        window_.reset();
+        controller_.reset();
+    }
+    void key(int key, Qt::KeyboardModifiers modifiers = Qt::NoModifier) {
+        window_->activateWindow();
+        QTest::keyClick(window_.get(), static_cast<Qt::Key>(key), modifiers);
+    }
+
+    QTemporaryDir folder_;
+    std::unique_ptr<Settings> settings_;
+    std::unique_ptr<RunController> controller_;
+    std::unique_ptr<MainWindow> window_;
+};
+
+QString where(const QWidget* widget) {
+    QString path;
+    for (; widget; widget = widget->parentWidget())
+        path.prepend(QLatin1Char('/') + QLatin1String(widget->metaObject()->className()));
+    return path;
+}
+
+bool isControl(const QWidget* widget) {
+    const QString type = QLatin1String(widget->metaObject()->className());
+    if (type.startsWith(QLatin1String("Q")) &&
+        (widget->objectName().startsWith(QLatin1String("qt_")) || widget->inherits("QScrollBar")))
+        return false;
+    if (widget->parentWidget() && widget->parentWidget()->inherits("QLineEdit")) return false;  // icons inside a field
+    if (widget->parentWidget() && widget->parentWidget()->inherits("QTabBar")) return false;
+    return widget->inherits("QAbstractButton") || widget->inherits("QLineEdit") || widget->inherits("QComboBox") ||
+           widget->inherits("QPlainTextEdit") ||
+           (widget->inherits("QAbstractItemView") && !widget->inherits("QHeaderView")) || widget->inherits("QTabBar") ||
+           (widget->focusPolicy() != Qt::NoFocus && type.startsWith(QLatin1String("mantissa")));
+}
+
+void expectNamed(QWidget& root) {
+    int controls = 0;
+    for (const QWidget* widget : root.findChildren<QWidget*>()) {
+        if (!isControl(widget) || (widget->window() != &root)) continue;
+        if (const auto* combo = qobject_cast<const QComboBox*>(widget->parentWidget());
+            combo && combo->view() == widget)
+            continue;
+        if (widget->inherits("QTableCornerButton") ||
+            QLatin1String(widget->metaObject()->className()) == QLatin1String("QTableCornerButton"))
+            continue;
+        ++controls;
+        EXPECT_FALSE(widget->accessibleName().isEmpty()) << "no name: " << where(widget).toStdString();
+        EXPECT_FALSE(widget->toolTip().isEmpty())
+            << "no tooltip: " << where(widget).toStdString() << " " << widget->accessibleName().toStdString();
+    }
+    EXPECT_GT(controls, 3);
+}
+
+/// Text of labels and buttons fits into the widget, and visible siblings in a layout do not overlap.
+void expectUnclipped(QWidget& root) {
+    for (const QLabel* label : root.findChildren<QLabel*>()) {
+        if (!label->isVisible() || label->text().isEmpty() ||
+            label->sizePolicy().horizontalPolicy() == QSizePolicy::Ignored)
+            continue;
+        const QFontMetrics metrics(label->font());
+        const int room = label->contentsRect().width();
+        if (label->wordWrap()) {
+            const QRect needed =
+                metrics.boundingRect(QRect(0, 0, std::max(1, room), 10000), Qt::TextWordWrap, label->text());
+            EXPECT_LE(needed.height(), label->contentsRect().height() + 2)
+                << where(label).toStdString() << ": " << label->text().toStdString();
+        } else {
+            EXPECT_LE(metrics.horizontalAdvance(label->text()), room + 1)
+                << where(label).toStdString() << ": " << label->text().toStdString();
+            EXPECT_LE(metrics.height(), label->contentsRect().height() + 3)
+                << where(label).toStdString() << ": " << label->text().toStdString();
+        }
+    }
+    for (const QAbstractButton* button : root.findChildren<QAbstractButton*>()) {
+        const auto* tool = qobject_cast<const QToolButton*>(button);
+        if (!button->isVisible() || button->text().isEmpty() || button->inherits("mantissa::gui::Capsule") ||
+            (tool && tool->toolButtonStyle() == Qt::ToolButtonIconOnly))
+            continue;
+        EXPECT_GE(button->width(), QFontMetrics(button->font()).horizontalAdvance(button->text()) + 4)
+            << where(button).toStdString() << ": " << button->text().toStdString();
+    }
+    for (const QComboBox* combo : root.findChildren<QComboBox*>()) {
+        if (!combo->isVisible()) continue;
+        EXPECT_GE(combo->width() - 24, QFontMetrics(combo->font()).horizontalAdvance(combo->currentText()))
+            << combo->accessibleName().toStdString() << ": " << combo->currentText().toStdString();
+    }
+    for (const QLineEdit* field : root.findChildren<QLineEdit*>()) {
+        if (!field->isVisible() || field->text().isEmpty()) continue;
+        EXPECT_GE(field->width() - 20, QFontMetrics(field->font()).horizontalAdvance(field->text()))
+            << field->accessibleName().toStdString() << ": " << field->text().toStdString();
+    }
+}
+
+TEST_F(Window, EveryControlHasANameAndATooltip) {
+    expectNamed(*window_);
+    LaunchDialog& dialog = window_->openLaunch();
+    expectNamed(dialog);
+}
+
+TEST_F(Window, NoTextIsClippedAtBothSizes) {
+    for (const QSize size : {QSize(1440, 900), QSize(1024, 640)}) {
+        window_->resize(size);
+        for (const char* name : {"live", "formats", "device"}) {
+            window_->openPage(QLatin1String(name));
+            QTest::qWait(50);
+            SCOPED_TRACE(name);
+            expectUnclipped(*window_);
+        }
+        EXPECT_EQ(window_->size(), size);
+    }
+    LaunchDialog& dialog = window_->openLaunch();
+    QTest::qWait(300);
+    expectUnclipped(dialog);
+}
+
+TEST_F(Window, KeysOpenPages) {
+    for (int i = 0; i < window_->findChild<QTabBar*>()->count(); ++i) {
+        window_->openPage(QStringLiteral("device"));
+    }
+    window_->openPage(QStringLiteral("formats"));
+    EXPECT_EQ(window_->pageName(), QStringLiteral("formats"));
+    key(Qt::Key_5, Qt::ControlModifier);
+    EXPECT_EQ(window_->pageName(), QStringLiteral("device"));
+    key(Qt::Key_4, Qt::ControlModifier);
+    EXPECT_EQ(window_->pageName(), QStringLiteral("formats"));
+}
+
+TEST_F(Window, ControlBHidesTheRunList) {
+    window_->resize(1440, 900);
+    EXPECT_TRUE(window_->runList().isVisible());
+    key(Qt::Key_B, Qt::ControlModifier);
+    EXPECT_FALSE(window_->runList().isVisible());
+    key(Qt::Key_B, Qt::ControlModifier);
+    EXPECT_TRUE(window_->runList().isVisible());
+    window_->resize(1024, 640);
+    EXPECT_FALSE(window_->runList().isVisible());
+}
+
+TEST_F(Window, PaletteRunsACommand) {
+    key(Qt::Key_K, Qt::ControlModifier);
+    auto* palette = window_->findChild<CommandPalette*>();
+    ASSERT_TRUE(palette);
+    QTest::keyClicks(palette->field(), QStringLiteral("formats"));
+    QTest::keyClick(palette->field(), Qt::Key_Return);
+    EXPECT_TRUE(waitFor([this] { return window_->pageName() == QLatin1String("formats"); }, 2000));
+}
+
+TEST_F(Window, NoRunMeansNoRunControls) {
+    for (QAction* action : window_->allActions())
+        if (action->shortcut() == QKeySequence(QStringLiteral("Ctrl+P")) ||
+            action->shortcut() == QKeySequence(QStringLiteral("Ctrl+S"))) {
+            EXPECT_FALSE(action->isEnabled());
+            EXPECT_FALSE(action->toolTip().isEmpty());
+        }
+}
+
+TEST_F(Window, LaunchShowsErrorUnderItsFieldAndStartIsOff) {
+    key(Qt::Key_N, Qt::ControlModifier);
+    LaunchDialog& dialog = window_->openLaunch();
+    ASSERT_TRUE(dialog.startButton()->isEnabled());
+    auto* rate = static_cast<QLineEdit*>(dialog.form().input(QStringLiteral("optimizer.learning_rate")));
+    rate->selectAll();
+    QTest::keyClicks(rate, QStringLiteral("-3"));
+    EXPECT_FALSE(dialog.startButton()->isEnabled());
+    ASSERT_EQ(dialog.form().errors().size(), 1);
+    EXPECT_EQ(dialog.form().errors().first().title, QStringLiteral("Learning rate"));
+    EXPECT_TRUE(rate->property("wrong").toBool());
+    EXPECT_TRUE(dialog.startButton()->toolTip().contains(QLatin1String("Learning rate")));
+    rate->selectAll();
+    QTest::keyClicks(rate, QStringLiteral("abc"));
+    EXPECT_FALSE(dialog.startButton()->isEnabled());
+    rate->selectAll();
+    QTest::keyClicks(rate, QStringLiteral("2e-4"));
+    EXPECT_TRUE(dialog.startButton()->isEnabled());
+    EXPECT_FLOAT_EQ(dialog.form().spec().trainer.optimizer.learningRate, 2e-4f);
+    auto* rules = static_cast<QLineEdit*>(dialog.form().input(QStringLiteral("precision.rules")));
+    QTest::keyClicks(rules, QStringLiteral("*.attn.prj"));
+    EXPECT_FALSE(dialog.startButton()->isEnabled());
+    rules->selectAll();
+    QTest::keyClicks(rules, QStringLiteral("*.attn.proj"));
+    EXPECT_TRUE(dialog.startButton()->isEnabled());
+}
+
+TEST_F(Window, PlanCellsSwitchByMouseAndKeys) {
+    LaunchDialog& dialog = window_->openLaunch();
+    PlanGrid& grid = dialog.forecastPanel().grid();
+    const int before = grid.fp8Products();
+    ASSERT_GT(before, 0);
+    grid.setFocus();
+    QTest::keyClick(&grid, Qt::Key_Space);
+    EXPECT_EQ(grid.fp8Products(), before - 1);
+    QTest::keyClick(&grid, Qt::Key_Right);
+    QTest::keyClick(&grid, Qt::Key_Space);
+    QTest::keyClick(&grid, Qt::Key_Right);
+    QTest::keyClick(&grid, Qt::Key_Space);
+    EXPECT_EQ(grid.fp8Products(), before - 3);
+    QTest::keyClick(&grid, Qt::Key_Space);
+    EXPECT_EQ(grid.fp8Products(), before - 2);
+    EXPECT_TRUE(dialog.startButton()->isEnabled());
+}
+
+TEST_F(Window, PresetFilterFindsPrecisions) {
+    LaunchDialog& dialog = window_->openLaunch();
+    const int bases = dialog.presetList().count();
+    EXPECT_GE(bases, 7);
+    dialog.findChild<QLineEdit*>()->setText(QStringLiteral("nano-"));
+    EXPECT_GE(dialog.presetList().count(), 5);
+    dialog.presetList().setCurrentRow(1);
+    EXPECT_TRUE(dialog.startButton()->isEnabled());
+}
+
+TEST_F(Window, ControlReturnStartsATinyRunThatFinishes) {
+    LaunchDialog& dialog = window_->openLaunch();
+    auto spec = mantissa::experiments::presetSpec("tiny-fp8-delayed");
+    spec.trainer.steps = 12;
+    spec.data.path = "text:generated";
+    dialog.form().setSpec(spec);
+    ASSERT_TRUE(dialog.form().errors().isEmpty()) << dialog.form().errors().first().message.toStdString();
+    QSignalSpy ended(controller_.get(), &RunController::runEnded);
+    QSignalSpy steps(controller_.get(), &RunController::stepsArrived);
+    dialog.activateWindow();
+    QTest::keyClick(&dialog, Qt::Key_Return, Qt::ControlModifier);
+    ASSERT_TRUE(ended.wait(60000));
+    ASSERT_EQ(controller_->runs().size(), 1);
+    const QString id = controller_->runs().first().id;
+    EXPECT_EQ(controller_->run(id)->state, RunState::Finished) << controller_->run(id)->message.toStdString();
+    EXPECT_EQ(controller_->run(id)->step, 12);
+    EXPECT_GE(steps.count(), 1);
+    EXPECT_EQ(window_->runList().currentId(), id);
+    controller_->rename(id, QStringLiteral("first"));
+    EXPECT_TRUE(waitFor([&] { return controller_->run(id)->name == QLatin1String("first"); }));
+    controller_->setBaseline(id);
+    EXPECT_TRUE(waitFor([&] { return controller_->baseline() == id; }));
+    controller_->deleteRun(id);
+    EXPECT_TRUE(waitFor([&] { return controller_->runs().isEmpty(); }));
+}
+
+TEST_F(Window, LayoutSurvivesARestart) {
+    window_->resize(1300, 800);
+    window_->openPage(QStringLiteral("device"));
+    window_->close();
+    Settings again(folder_.filePath(QStringLiteral("layout.json")));
+    RunController other;
+    MainWindow second(other, again);
+    EXPECT_EQ(second.size(), QSize(1300, 800));
+    EXPECT_EQ(second.pageName(), QStringLiteral("device"));
+}
+
+TEST_F(Window, FormatsLinkNumberCodeAndBits) {
+    window_->openPage(QStringLiteral("formats"));
+    auto* page = static_cast<FormatsPage*>(window_->page(QStringLiteral("formats")));
+    QLineEdit* number = page->numberField();
+    number->selectAll();
+    QTest::keyClicks(number, QStringLiteral("0.1"));
+    EXPECT_EQ(page->codeField()->text(), QStringLiteral("1D"));
+    QTest::mouseClick(&page->codes(), Qt::LeftButton, Qt::NoModifier, page->codes().bitRect(0, 7).center());
+    EXPECT_DOUBLE_EQ(page->number(), 0.09375);
+    QLineEdit* code = page->codeField();
+    code->setFocus();
+    code->selectAll();
+    QTest::keyClicks(code, QStringLiteral("7E"));
+    EXPECT_DOUBLE_EQ(page->number(), 448);
+    number->setFocus();
+    number->selectAll();
+    QTest::keyClicks(number, QStringLiteral("1,2,x"));
+    EXPECT_TRUE(number->property("wrong").toBool());
+}
+
+TEST_F(Window, BenchNamesTheWrongValueAndCastsTheRest) {
+    window_->openPage(QStringLiteral("formats"));
+    auto* page = static_cast<FormatsPage*>(window_->page(QStringLiteral("formats")));
+    page->showBench(true);
+    TensorBenchView& bench = page->bench();
+    bench.valuesField()->setPlainText(QStringLiteral("1,2,x"));
+    EXPECT_TRUE(waitFor([&] { return bench.errorText().contains(QLatin1String("value 3")); }, 5000))
+        << bench.errorText().toStdString();
+    bench.recipeField()->setCurrentText(QStringLiteral("current"));
+    QSignalSpy done(&bench, &TensorBenchView::resultChanged);
+    bench.valuesField()->setPlainText(QStringLiteral("1, -0, 448"));
+    ASSERT_TRUE(done.wait(10000));
+    ASSERT_EQ(bench.result()->codes.size(), 3u);
+    EXPECT_EQ(bench.result()->codes[2], 0x7eu);
+    EXPECT_EQ(bench.result()->counters.zeros, 1u);
+}
+
+TEST_F(Window, ThemeSwitchRepaintsEverything) {
+    window_->openPage(QStringLiteral("device"));
+    Theme::instance().setChoice(ThemeChoice::Light);
+    QImage picture = window_->grab().toImage();
+    EXPECT_EQ(picture.pixelColor(4, picture.height() - 10), Theme::tokenColor(Token::Panel, false));
+    Theme::instance().setChoice(ThemeChoice::Dark);
+    picture = window_->grab().toImage();
+    EXPECT_EQ(picture.pixelColor(4, picture.height() - 10), Theme::tokenColor(Token::Panel, true));
+}
+
+}  // namespace
