@@ -71,8 +71,7 @@ void forward(const ActivationForward& op, int64_t firstRow, int64_t lastRow, con
 /// value rounded to T, stored, and added to its column.
 template <class T, class P>
 MANTISSA_SIMD_INLINE void put(T* out, V16 value, float* sums, P part) {
-    const V16 rounded = roundTo(out, value);
-    store(out, rounded, part);
+    const V16 rounded = storeRounded(out, value, part);
     if (sums) store(sums, load(sums, part) + rounded, part);
 }
 

@@ -14,9 +14,7 @@ template <class T>
 float addResidual(const T* in, const T* delta, T* out, int64_t cols) {
     return sumRow(
         cols, [&](V16 sum, int64_t c, auto part) __attribute__((always_inline)) {
-            const V16 r = roundTo(out, load(in + c, part) + load(delta + c, part));
-            store(out + c, r, part);
-            return sum + r;
+            return sum + storeRounded(out + c, load(in + c, part) + load(delta + c, part), part);
         });
 }
 
@@ -124,9 +122,9 @@ void backwardRow(const NormBackward& op, int64_t row, const NormColumnSums& sums
         cols, [&](int64_t c, auto part) __attribute__((always_inline)) {
             const V16 x = (load(r + c, part) - center) * scale, g = load(gain + c, part);
             const V16 d = fma(-x, dot, load(dOut + c, part) * g - mean);
-            const V16 value = roundTo(out, fma(d, scale, dIn ? load(dIn + c, part) : splat(0)));
+            const V16 sum = fma(d, scale, dIn ? load(dIn + c, part) : splat(0));
             if (again) store(again + c, fma(x, g, bias ? load(bias + c, part) : splat(0)), part);
-            store(out + c, value, part);
+            const V16 value = storeRounded(out + c, sum, part);
             if (sums.linear) store(sums.linear + c, load(sums.linear + c, part) + value, part);
         });
 }

@@ -6,33 +6,11 @@
 
 namespace mantissa::kernels::MANTISSA_ISA {
 
-/// exp(x): worst error 1.0 ulp where the result is normal. Overflow gives Inf, underflow ends in
-/// subnormals and 0, NaN stays NaN. x = n ln 2 + r, |r| <= ln(2)/2, ln 2 in two parts; polynomial of degree 7 (Cephes,
-/// expf.c); 2^n as two factors.
-MANTISSA_SIMD_INLINE V16 exp16(V16 x) {
-    const V16 limited = clamp(-104.0f, 89.0f, x);
-    const V16 magic = splat(12582912.0f);  // 1.5 * 2^23: the sum's low bits are the rounded integer
-    const V16 shifted = fma(limited, splat(1.44269504088896341f), magic);
-    const V16 n = shifted - magic;
-    V16 r = fma(n, splat(-0.693359375f), limited);
-    r = fma(n, splat(2.12194440e-4f), r);
-    V16 p = splat(1.9875691500e-4f);
-    p = fma(p, r, splat(1.3981999507e-3f));
-    p = fma(p, r, splat(8.3334519073e-3f));
-    p = fma(p, r, splat(4.1665795894e-2f));
-    p = fma(p, r, splat(1.6666665459e-1f));
-    p = fma(p, r, splat(5.0000001201e-1f));
-    p = fma(p, r * r, r) + splat(1.0f);
-    const I16 exponent = asInt(shifted) - asInt(magic);
-    const I16 half = shiftRight<1>(exponent), rest = exponent - half;
-    const V16 scaled = p * asFloat(shiftLeft<23>(half + splatInt(127)));
-    return scaled * asFloat(shiftLeft<23>(rest + splatInt(127)));
-}
-
-/// exp(x) for x <= 88 whose result below 2^-126 may be 0: what softmax needs, with one factor fewer. Same bits as exp16
-/// where normal.
+/// exp(x) for x <= 88, worst error 1.0 ulp where the result is normal; below 2^-126 it is 0 or 2^-126, NaN stays NaN.
+/// x = n ln 2 + r, |r| <= ln(2)/2, ln 2 in two parts; polynomial of degree 7 (Cephes, expf.c).
 MANTISSA_SIMD_INLINE V16 expFlush16(V16 x) {
-    const V16 magic = splat(12582912.0f);
+    // 1.5 * 2^23 + 127: the low bits of the sum are the rounded integer n plus the exponent's bias.
+    const V16 magic = splat(12583039.0f);
     const V16 limited = max(splat(-88.0f), x);
     const V16 shifted = fma(limited, splat(1.44269504088896341f), magic);
     const V16 n = shifted - magic;
@@ -45,13 +23,15 @@ MANTISSA_SIMD_INLINE V16 expFlush16(V16 x) {
     p = fma(p, r, splat(1.6666665459e-1f));
     p = fma(p, r, splat(5.0000001201e-1f));
     p = fma(p, r * r, r) + splat(1.0f);
-    // n = -127 gives the factor 0, so everything below 2^-126.5 ends there.
-    return p * asFloat(shiftLeft<23>(asInt(shifted) - asInt(magic) + splatInt(127)));
+    return p * asFloat(shiftLeft<23>(asInt(shifted)));  // n = -127 gives the factor 0
 }
 
-/// 1 / (1 + exp(-x)): worst error 2.1 ulp where the result is normal; 0 and 1 far out, NaN stays NaN.
+/// 1 / (1 + exp(-x)): worst error 2.2 ulp where the result is normal; 0 and 1 far out, NaN stays NaN.
+/// From e = exp(-|x|), which cannot overflow: 1 / (1 + e), or e / (1 + e) for negative x.
 MANTISSA_SIMD_INLINE V16 sigmoid16(V16 x) {
-    return splat(1.0f) / (splat(1.0f) + exp16(-x));
+    const V16 e = expFlush16(asFloat(asInt(x) | splatInt(INT32_MIN)));
+    const V16 numerator = asFloat(select(splatInt(0) > asInt(x), asInt(e), asInt(splat(1.0f))));
+    return numerator / (splat(1.0f) + e);
 }
 
 /// ln(x) for normal positive x, in double: x = 2^e m, m in [sqrt(1/2), sqrt(2)); 2 atanh((m - 1) / (m + 1)) as a

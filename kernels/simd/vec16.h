@@ -187,13 +187,35 @@ MANTISSA_SIMD_INLINE I16 laneIndex() {
 }
 
 // --- Loads and stores: 16 elements, any alignment ---
+// Part by part: as one copy of 64 bytes GCC 12 sends the two AVX2 registers through the stack (3 to 7 times slower).
+MANTISSA_SIMD_INLINE NativeF nativeLoad(const float* from) {
+#if defined(__AVX512F__)
+    return NativeF(_mm512_loadu_ps(from));
+#elif defined(__AVX2__)
+    return NativeF(_mm256_loadu_ps(from));
+#else
+    return NativeF(_mm_loadu_ps(from));
+#endif
+}
+MANTISSA_SIMD_INLINE void nativeStore(float* to, NativeF value) {
+#if defined(__AVX512F__)
+    _mm512_storeu_ps(to, __m512(value));
+#elif defined(__AVX2__)
+    _mm256_storeu_ps(to, __m256(value));
+#else
+    _mm_storeu_ps(to, __m128(value));
+#endif
+}
 MANTISSA_SIMD_INLINE V16 load16(const float* from) {
-    V16 r;
-    __builtin_memcpy(&r, from, 64);
-    return r;
+    return MANTISSA_EACH(V16, nativeLoad(from + i * kWidth));
 }
 MANTISSA_SIMD_INLINE void store16(float* to, V16 value) {
-    __builtin_memcpy(to, &value, 64);
+    nativeStore(to, value.p[0]);
+    if constexpr (kParts >= 2) nativeStore(to + kWidth, value.p[1]);
+    if constexpr (kParts >= 4) {
+        nativeStore(to + 2 * kWidth, value.p[2]);
+        nativeStore(to + 3 * kWidth, value.p[3]);
+    }
 }
 
 MANTISSA_SIMD_INLINE V16 load16(const Bf16* from) {
@@ -217,8 +239,7 @@ MANTISSA_SIMD_INLINE I16 bf16Bits(V16 value) {
     const I16 nan = (bits & splatInt(0x7FFFFFFF)) > splatInt(0x7F800000);
     return select(nan, high | splatInt(0x40), rounded);
 }
-MANTISSA_SIMD_INLINE void store16(Bf16* to, V16 value) {
-    const I16 bits = bf16Bits(value);
+MANTISSA_SIMD_INLINE void storeBf16Bits(Bf16* to, I16 bits) {
 #if defined(__AVX512F__)
     _mm256_storeu_si256((__m256i*)to, _mm512_cvtepi32_epi16(__m512i(bits.p[0])));
 #elif defined(__AVX2__)
@@ -228,6 +249,10 @@ MANTISSA_SIMD_INLINE void store16(Bf16* to, V16 value) {
     _mm_storeu_si128((__m128i*)to, _mm_packus_epi32(__m128i(bits.p[0]), __m128i(bits.p[1])));
     _mm_storeu_si128((__m128i*)(to + 8), _mm_packus_epi32(__m128i(bits.p[2]), __m128i(bits.p[3])));
 #endif
+}
+
+MANTISSA_SIMD_INLINE void store16(Bf16* to, V16 value) {
+    storeBf16Bits(to, bf16Bits(value));
 }
 
 MANTISSA_SIMD_INLINE V16 load16(const F16* from) {
@@ -271,19 +296,6 @@ MANTISSA_SIMD_INLINE void storePart(T* to, V16 value, int64_t n) {
 /// Zero in the lanes from n on, whatever they hold.
 MANTISSA_SIMD_INLINE V16 keepFirst(V16 value, int64_t n) {
     return asFloat((splatInt(static_cast<int32_t>(n)) > laneIndex()) & asInt(value));
-}
-
-/// value as it reads after a store to T.
-MANTISSA_SIMD_INLINE V16 roundTo(const float*, V16 value) {
-    return value;
-}
-MANTISSA_SIMD_INLINE V16 roundTo(const Bf16*, V16 value) {
-    return asFloat(shiftLeft<16>(bf16Bits(value)));
-}
-MANTISSA_SIMD_INLINE V16 roundTo(const F16*, V16 value) {
-    F16 values[16];
-    store16(values, value);
-    return load16(values);
 }
 
 MANTISSA_SIMD_INLINE float firstLane(V16 value) {
@@ -378,6 +390,26 @@ template <class T>
 MANTISSA_SIMD_INLINE void store(T* to, V16 value, Part part) {
     storePart(to, value, part.n);
 }
+/// Stores, and returns the values as they read from memory afterwards. BF16 is rounded once for both.
+MANTISSA_SIMD_INLINE V16 storeRounded(float* to, V16 value, Full) {
+    store16(to, value);
+    return value;
+}
+MANTISSA_SIMD_INLINE V16 storeRounded(Bf16* to, V16 value, Full) {
+    const I16 bits = bf16Bits(value);
+    storeBf16Bits(to, bits);
+    return asFloat(shiftLeft<16>(bits));
+}
+MANTISSA_SIMD_INLINE V16 storeRounded(F16* to, V16 value, Full) {
+    store16(to, value);
+    return load16(to);
+}
+template <class T>
+MANTISSA_SIMD_INLINE V16 storeRounded(T* to, V16 value, Part part) {
+    storePart(to, value, part.n);
+    return loadPart(to, part.n);
+}
+
 MANTISSA_SIMD_INLINE V16 keep(V16 value, Full) {
     return value;
 }

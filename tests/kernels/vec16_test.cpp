@@ -19,7 +19,7 @@ using kernels::Isa;
 using kernels::vec16Probe;
 
 // Worst errors in units in the last place, as kernels/simd/math16.h states them.
-constexpr double kExpUlps = 1.0, kSigmoidUlps = 2.1;
+constexpr double kExpUlps = 1.0, kSigmoidUlps = 2.2;
 
 /// Every `step`-th float pattern with sign bit from both halves: all exponents, all kinds; a multiple of 16 of them.
 std::vector<float> floatPatterns(uint32_t step) {
@@ -79,9 +79,8 @@ struct Worst {
 Worst worstErrors(Isa isa, const std::vector<float>& x) {
     const auto& probe = vec16Probe(isa);
     const auto n = static_cast<int64_t>(x.size());
-    std::vector<float> e(x.size()), s(x.size()), flush(x.size());
+    std::vector<float> e(x.size()), s(x.size());
     probe.exp(x.data(), e.data(), n);
-    probe.expFlush(x.data(), flush.data(), n);
     probe.sigmoid(x.data(), s.data(), n);
     Worst worst;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -89,10 +88,8 @@ Worst worstErrors(Isa isa, const std::vector<float>& x) {
                      logistic = 1 / (1 + std::exp(-static_cast<double>(x[i])));
         if (exact >= 0x1p-126) {
             worst.exp = std::max(worst.exp, ulps(e[i], exact));
-            EXPECT_TRUE(sameBits(e[i], flush[i])) << x[i];
         } else {
-            EXPECT_LE(std::fabs(e[i] - exact), 0x1.1p-149) << x[i];
-            EXPECT_LE(flush[i], 0x1.01p-126) << x[i];
+            EXPECT_LE(e[i], 0x1.01p-126) << x[i];
         }
         if (logistic >= 0x1p-126) worst.sigmoid = std::max(worst.sigmoid, ulps(s[i], logistic));
     }
@@ -113,31 +110,26 @@ TEST(Vec16, ErrorsOfExpAndSigmoid) {
     }
 }
 
-TEST(Vec16, ExpOfSpecialValues) {
+TEST(Vec16, SpecialValues) {
     const float infinity = HUGE_VALF;
-    const float in[16] = {0,     -0.0f, infinity, -infinity, NAN,    89,      88.7f, 1000,
-                          -1000, -104,  -103,     -87.4f,    1e-38f, -1e-45f, 1,     -1};
-    float e[16], s[16], flush[16];
+    const float in[16] = {0, -0.0f, 1e-38f, -1e-45f, -infinity, -1000, -88, -87, NAN, -NAN, 87, 50, 1, -1, 12, -12};
+    const float far[16] = {infinity, 1000, 1e30f, 89,   30, -infinity, -1000, -1e30f,
+                           -89,      -30,  NAN,   -NAN, 0,  -0.0f,     1,     -1};
+    float e[16], s[16];
     for (Isa isa : supportedIsas()) {
         vec16Probe(isa).exp(in, e, 16);
-        vec16Probe(isa).sigmoid(in, s, 16);
-        vec16Probe(isa).expFlush(in, flush, 16);
-        for (int i : {0, 1, 12, 13}) EXPECT_EQ(e[i], 1);
-        EXPECT_EQ(e[2], infinity);
-        EXPECT_EQ(e[3], 0);
-        EXPECT_TRUE(std::isnan(e[4]) && std::isnan(s[4]) && std::isnan(flush[4]));
-        EXPECT_EQ(e[5], infinity);
-        EXPECT_TRUE(std::isfinite(e[6]));
-        EXPECT_EQ(e[7], infinity);
-        EXPECT_EQ(e[8], 0);
-        EXPECT_EQ(e[9], 0);
-        EXPECT_GT(e[10], 0);
-        EXPECT_GT(e[11], 0);
-        EXPECT_EQ(flush[3], 0);
-        EXPECT_EQ(flush[8], 0);
-        EXPECT_EQ(s[2], 1);
-        EXPECT_EQ(s[3], 0);
-        EXPECT_EQ(s[0], 0.5f);
+        for (int i = 0; i < 4; ++i) EXPECT_EQ(e[i], 1);
+        for (int i = 4; i < 7; ++i) EXPECT_EQ(e[i], 0);
+        EXPECT_GT(e[7], 0);
+        EXPECT_TRUE(std::isnan(e[8]) && std::isnan(e[9]));
+        EXPECT_TRUE(std::isfinite(e[10]));
+        vec16Probe(isa).sigmoid(far, s, 16);
+        for (int i = 0; i < 5; ++i) EXPECT_EQ(s[i], 1);
+        for (int i = 5; i < 9; ++i) EXPECT_EQ(s[i], 0);
+        EXPECT_GT(s[9], 0);
+        EXPECT_TRUE(std::isnan(s[10]) && std::isnan(s[11]));
+        EXPECT_EQ(s[12], 0.5f);
+        EXPECT_EQ(s[13], 0.5f);
     }
 }
 

@@ -16,9 +16,6 @@ T* as(uint16_t* data) {
 }
 
 void expArray(const float* in, float* out, int64_t n) {
-    for (int64_t i = 0; i < n; i += 16) store16(out + i, exp16(load16(in + i)));
-}
-void expFlushArray(const float* in, float* out, int64_t n) {
     for (int64_t i = 0; i < n; i += 16) store16(out + i, expFlush16(load16(in + i)));
 }
 void sigmoidArray(const float* in, float* out, int64_t n) {
@@ -52,7 +49,7 @@ void copyPart(const uint16_t* in, uint16_t* out, int64_t n) {
 
 }  // namespace
 
-const Vec16Probe vec16Probe = {expArray, expFlushArray, sigmoidArray, toBf16,   fromBf16, toF16,
-                               fromF16,  sumOf16,       maxOf16,      sumOfRow, copyPart};
+const Vec16Probe vec16Probe = {expArray, sigmoidArray, toBf16,  fromBf16, toF16,
+                               fromF16,  sumOf16,      maxOf16, sumOfRow, copyPart};
 
 }  // namespace mantissa::kernels::MANTISSA_ISA

@@ -11,7 +11,6 @@ namespace mantissa::kernels {
 struct Vec16Probe {
     // n is a multiple of 16.
     void (*exp)(const float* in, float* out, int64_t n);
-    void (*expFlush)(const float* in, float* out, int64_t n);
     void (*sigmoid)(const float* in, float* out, int64_t n);
     void (*toBf16)(const float* in, uint16_t* out, int64_t n);
     void (*fromBf16)(const uint16_t* in, float* out, int64_t n);
