@@ -219,6 +219,8 @@ void addTensorCommand(CLI::App& app, GlobalOptions& globals) {
     command->add_option("--round", options->round, "up (default), down: for e8m0");
     command->add_option("--device", options->device, "auto (default), cpu");
     command->add_flag("--all", options->all, "do not cut lists");
+    command->add_option("--store", globals.store, "not used by this command");
+    command->add_flag("--quiet", globals.quiet, "not used by this command");
     command->add_flag("--json", globals.json, "JSON on standard output");
     command->footer(
         "Example: mantissa-run tensor --values \"3, -1.5, 0.75, inf\" --format e4m3 --recipe current --json");

@@ -14,6 +14,7 @@
 
 #include "experiments/cli/tensor_command.h"
 #include "experiments/tensor_bench.h"
+#include "experiments/tensor_input.h"
 #include "kernels/error.h"
 #include "kernels/formats/half.h"
 #include "tests/support/golden.h"
@@ -412,6 +413,39 @@ TEST_F(TensorFiles, BadInputHasOneSentence) {
     EXPECT_THAT(sentence({"--values", "1", "--margin", "1000"}), HasSubstr("margin: 1000"));
     EXPECT_THAT(sentence({"--codes", "7E,1FF"}), HasSubstr("code 2 \"1FF\" is no e4m3 code; allowed: 0 ... FF"));
     EXPECT_THAT(sentence({"--values", "1", "--device", "gpu"}), HasSubstr("device: \"gpu\" is unknown"));
+}
+
+TEST_F(TensorFiles, RandomTextAndFilesGiveValuesOrASentence) {
+    std::mt19937 random(std::getenv("MANTISSA_FUZZ_SEED") ? std::stoul(std::getenv("MANTISSA_FUZZ_SEED")) : 1);
+    const int rounds = std::getenv("MANTISSA_FUZZ_ROUNDS") ? std::stoi(std::getenv("MANTISSA_FUZZ_ROUNDS")) : 2000;
+    const std::string alphabet = "0123456789+-.eExXpPinfaN,,,\n \t;";
+    const float values[4] = {1, 2, 3, 4};
+    const std::string whole = safetensors(R"({"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})",
+                                          std::string(reinterpret_cast<const char*>(values), 16));
+    int good = 0, refused = 0;
+    for (int round = 0; round < rounds; ++round) {
+        std::string text;
+        const bool file = round % 4 == 0;
+        if (file) {
+            text = whole;
+            for (int change = static_cast<int>(random() % 4); change >= 0; --change)
+                text[random() % text.size()] = static_cast<char>(random());
+            if (random() % 3 == 0) text.resize(random() % text.size());
+        } else {
+            for (size_t n = random() % 12; n > 0; --n) text += alphabet[random() % alphabet.size()];
+        }
+        try {
+            const TensorValues input =
+                file ? readTensorFile(write("fuzz.safetensors", text)) : parseTensorValues(text, "tensor: values");
+            EXPECT_EQ(input.rows * input.cols, static_cast<int64_t>(input.values.size())) << text;
+            ++good;
+        } catch (const Error& error) {
+            EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+            ++refused;
+        }
+    }
+    EXPECT_GT(good, rounds / 50);
+    EXPECT_GT(refused, rounds / 50);
 }
 
 TEST(TensorCommand, ListsAreCutUnlessAll) {
