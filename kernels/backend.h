@@ -85,5 +85,7 @@ class Backend {
 std::unique_ptr<Backend> createCpuBackend(Executor& executor, const std::string& isa = "");
 /// The reference backend: plain loops, F32 storage of the same types, double sums; for tests only.
 std::unique_ptr<Backend> createReferenceBackend();
+/// CUDA device `index`. Throws DeviceUnavailable with the probe's sentence when it cannot be used, or in a build without CUDA.
+std::unique_ptr<Backend> createCudaBackend(int index = 0);
 
 }  // namespace mantissa::kernels

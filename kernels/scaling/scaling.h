@@ -10,8 +10,8 @@ namespace mantissa::kernels {
 
 /// One a quantized tensor, in device memory, 16-byte stride (cuBLASLt refuses scale pointers of 4-byte alignment).
 struct alignas(16) ScaleEntry {
+    float scaleInv = 1;  ///< RN(1 / scale), also as a subnormal; first, because cuBLASLt reads it through a 16-byte aligned pointer
     float scale = 1;     ///< stored = value * scale
-    float scaleInv = 1;  ///< RN(1 / scale), also as a subnormal
     uint32_t updates = 0;     ///< updates of this tensor that rolled its window; 0: never updated
     uint32_t lastChange = 0;  ///< value of `updates` at which the scale last changed
 };

@@ -1,0 +1,271 @@
+// GELU and SwiGLU with the cast after them and, backward, the bias gradient and forward's output made again. A block owns
+// up to 1024 columns and a stretch of rows. Memory bound.
+#include "kernels/activation/activation.h"
+#include "kernels/device/cuda/cast.cuh"
+
+namespace mantissa::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
+/// tanh form: 0.5 x (1 + tanh(u)) = x sigmoid(2 u).
+__device__ __forceinline__ float twiceInner(float x) {
+    return 1.5957691216057308f * x * __fmaf_rn(0.044715f * x, x, 1.0f);
+}
+__device__ __forceinline__ float gelu(float x) {
+    // Far out x sigmoid is x or 0; said plainly, because __fdividef gives 0 beyond 2^126 and -Inf * 0 would be NaN.
+    const float inner = twiceInner(x);
+    if (inner > 40.0f) return x;
+    if (inner < -80.0f) return -0.0f;
+    return x * sigmoid(inner);
+}
+__device__ __forceinline__ float geluDerivative(float x) {
+    const float inner = twiceInner(x);
+    if (inner > 80.0f) return 1.0f;
+    if (inner < -80.0f) return 0.0f;
+    const float e = __expf(-inner), s = __fdividef(1.0f, 1.0f + e);
+    const float complement = e * s;  // 1 - s without cancellation
+    return s + x * s * complement * 1.5957691216057308f * __fmaf_rn(3.0f * 0.044715f * x, x, 1.0f);
+}
+
+struct ActivationArgs {
+    const void* in;
+    const void* dOut;  ///< nullptr: forward
+    void* out;         ///< forward's out or dIn
+    void* outAgain;
+    CastParams cast, again;
+    float* biasPartials;
+    int64_t rows, cols, rowsPerBlock;
+    bool swiGlu, aligned;
+};
+
+/// GELU both ways, SwiGLU forward.
+template <class T, bool kDear, bool kBackward>
+__global__ void __launch_bounds__(kThreads) activationKernel(ActivationArgs args) {
+    extern __shared__ uint32_t stages[];
+    __shared__ CastShared shared;
+    CastState state, againState;
+    beginCast(args.cast, state, shared);
+    if (kBackward && args.again.active()) againState.scale = args.again.scale ? *args.again.scale : 1.0f;
+    const bool transposes = args.cast.transposes(), transposesAgain = kBackward && args.again.transposes();
+    uint32_t* stage = stages;
+    uint32_t* againStage = stages + (transposes ? stageWords(blockDim.x) : 0);
+    const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
+    const int64_t col = blockCol + threadIdx.x * kLane;
+    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, args.cols - col)));
+    const bool aligned = args.aligned && valid == kLane;
+    const int64_t rowStart = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock;
+    const int64_t rowEnd = min(args.rows, rowStart + args.rowsPerBlock);
+    float sums[kLane] = {};
+    for (int64_t row0 = rowStart; row0 < rowEnd; row0 += kTileRows) {
+#pragma unroll 1
+        for (int group = 0; group < kTileRows / 4; ++group) {
+            const int64_t first = row0 + group * 4;
+            if (first >= rowEnd && !transposes && !transposesAgain) break;
+            float x[4][kLane], d[4][kLane];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int64_t row = first + i;
+                const bool there = row < rowEnd && valid > 0;
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) x[i][j] = d[i][j] = 0;
+                if (!there) continue;
+                const int64_t at = args.swiGlu ? row * 2 * args.cols + col : row * args.cols + col;
+                load8(static_cast<const T*>(args.in) + at, valid, aligned, x[i]);
+                if (args.swiGlu) load8(static_cast<const T*>(args.in) + at + args.cols, valid, aligned, d[i]);
+                if (kBackward) load8(static_cast<const T*>(args.dOut) + at, valid, aligned, d[i]);
+            }
+            uint2 codes[4] = {}, againCodes[4] = {};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int64_t row = first + i, at = row * args.cols + col;
+                if (row >= rowEnd || valid == 0) continue;
+                float y[kLane];
+                if (kBackward && (args.again.active() || args.outAgain)) {
+#pragma unroll
+                    for (int j = 0; j < kLane; ++j) y[j] = gelu(x[i][j]);
+                    if (args.outAgain) store8(static_cast<T*>(args.outAgain) + at, valid, aligned, y);
+                    if (args.again.active()) {
+#pragma unroll
+                        for (int j = 0; j < kLane; ++j) y[j] = rounded<Bf16>(rounded<T>(y[j]));
+                        againCodes[i] = cast8<false>(args.again, y, valid, row, col, againState, shared);
+                        storeCodes(args.again, againCodes[i], row, col, valid, aligned);
+                    }
+                }
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) {
+                    if (kBackward) {
+                        y[j] = rounded<T>(d[i][j] * geluDerivative(x[i][j]));
+                        sums[j] += y[j];
+                    } else {
+                        y[j] = args.swiGlu ? x[i][j] * sigmoid(x[i][j]) * d[i][j] : gelu(x[i][j]);
+                    }
+                }
+                if (args.out) store8(static_cast<T*>(args.out) + at, valid, aligned, y);
+                if (!args.cast.active()) continue;
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) y[j] = rounded<Bf16>(rounded<T>(y[j]));
+                codes[i] = cast8<kDear>(args.cast, y, valid, row, col, state, shared);
+                storeCodes(args.cast, codes[i], row, col, valid, aligned);
+            }
+            if (transposes) stageFourRows(stage, group, codes);
+            if (transposesAgain) stageFourRows(againStage, group, againCodes);
+        }
+        if (transposes) writeStage(args.cast, stage, row0, blockCol);
+        if (transposesAgain) writeStage(args.again, againStage, row0, blockCol);
+    }
+    if (kBackward && args.biasPartials && valid > 0) {
+        store8(args.biasPartials + blockIdx.y * args.cols + col, valid, aligned, sums);
+    }
+    const int block = blockIdx.y * gridDim.x + blockIdx.x;
+    endCast<kDear>(args.cast, state, shared, block, block == 0);
+}
+
+/// SwiGLU backward in plain form: dIn (rows, 2 cols) and out again; casts and sums follow as passes of their own.
+template <class T>
+__global__ void swiGluBackwardKernel(const T* in, const T* dOut, T* dIn, T* outAgain, int64_t rows, int64_t cols) {
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * cols; i += stride) {
+        const int64_t at = i / cols * 2 * cols + i % cols;
+        const float gate = toFloat(in[at]), up = toFloat(in[at + cols]), d = toFloat(dOut[i]), s = 1.0f / (1.0f + expf(-gate));
+        if (outAgain) outAgain[i] = fromFloat<T>(gate * sigmoid(gate) * up);
+        dIn[at] = fromFloat<T>(d * up * (s + gate * s * (1.0f - s)));
+        dIn[at + cols] = fromFloat<T>(d * gate * s);
+    }
+}
+
+struct Geometry {
+    int threads;
+    int64_t columnBlocks, rowsPerBlock, rowBlocks;
+};
+
+Geometry geometry(int64_t rows, int64_t cols) {
+    Geometry g;
+    g.threads = columnThreads(cols, kThreads);
+    g.columnBlocks = (cols + g.threads * kLane - 1) / (g.threads * kLane);
+    g.rowsPerBlock = rowsPerBlock(rows);
+    g.rowBlocks = rowBlocks(rows);
+    return g;
+}
+
+template <class T, bool kDear, bool kBackward>
+void launchKernel(const LaunchContext& context, const ActivationArgs& args, const Geometry& g) {
+    const int staged = (args.cast.transposes() ? 1 : 0) + (kBackward && args.again.transposes() ? 1 : 0);
+    const size_t bytes = staged * stageWords(g.threads) * sizeof(uint32_t);
+    auto* kernel = activationKernel<T, kDear, kBackward>;
+    allowSharedMemory(kernel, bytes);
+    const dim3 grid(static_cast<unsigned>(g.columnBlocks), static_cast<unsigned>(g.rowBlocks));
+    kernel<<<grid, g.threads, bytes, context.stream>>>(args);
+    MANTISSA_CUDA_CHECK(cudaGetLastError());
+}
+
+template <bool kBackward>
+void launchTyped(const LaunchContext& context, DType type, const ActivationArgs& args, const Geometry& g) {
+    withType(type, "activation", [&](auto tag) {
+        using T = typename decltype(tag)::Type;
+        if constexpr (std::is_same_v<T, Bf16>) {
+            if (!args.cast.partials) return launchKernel<T, false, kBackward>(context, args, g);
+        }
+        launchKernel<T, true, kBackward>(context, args, g);
+    });
+    mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
+}
+
+size_t biasBytes(const ActivationBackward& op) {
+    return op.dBias ? roundUp256(static_cast<size_t>(rowBlocks(op.rows) * op.cols) * sizeof(float)) : 0;
+}
+
+Quantize castOf(const void* in, DType type, int64_t rows, int64_t cols, const CastTarget& target) {
+    Quantize cast;
+    cast.rows = rows, cast.cols = cols, cast.inType = type, cast.in = in, cast.target = target;
+    return cast;
+}
+
+Quantize swiGluCast(const ActivationBackward& op, const void* dIn) {
+    Quantize cast = castOf(dIn, op.type, op.rows, 2 * op.cols, op.cast);
+    cast.dbias = op.dBias, cast.accumulateBias = op.accumulate;
+    return cast;
+}
+
+size_t swiGluBytes(const ActivationBackward& op) {
+    const size_t element = dtypeSize(op.type), one = roundUp256(static_cast<size_t>(op.rows * op.cols) * element);
+    return (op.dIn ? 0 : roundUp256(2 * static_cast<size_t>(op.rows * op.cols) * element)) + (op.outAgain ? 0 : one);
+}
+
+void launchSwiGluBackward(const LaunchContext& context, const ActivationBackward& op) {
+    char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "activation backward"));
+    void* dIn = op.dIn;
+    void* again = op.outAgain;
+    LaunchContext rest = context;
+    if (!dIn) dIn = scratch, scratch += roundUp256(2 * static_cast<size_t>(op.rows * op.cols) * dtypeSize(op.type));
+    if (!again) again = scratch, scratch += roundUp256(static_cast<size_t>(op.rows * op.cols) * dtypeSize(op.type));
+    rest.workspace = scratch;
+    rest.workspaceBytes = context.workspaceBytes - swiGluBytes(op);
+    withType(op.type, "activation backward", [&](auto tag) {
+        using T = typename decltype(tag)::Type;
+        swiGluBackwardKernel<T><<<context.multiprocessors * 16, 256, 0, context.stream>>>(
+            static_cast<const T*>(op.in), static_cast<const T*>(op.dOut), static_cast<T*>(dIn), static_cast<T*>(again), op.rows,
+            op.cols);
+    });
+    MANTISSA_CUDA_CHECK(cudaGetLastError());
+    if (op.cast.format != DType::None || op.dBias) launch(rest, swiGluCast(op, dIn));
+    if (op.again.format == DType::None) return;
+    Quantize second = castOf(again, op.type, op.rows, op.cols, op.again);
+    second.target.slot = nullptr;
+    launch(rest, second);
+}
+
+}  // namespace
+
+size_t workspaceBytes(const ActivationForward& op) {
+    const Geometry g = geometry(op.rows, op.cols);
+    return dearBytes(op.cast, g.columnBlocks * g.rowBlocks);
+}
+
+size_t workspaceBytes(const ActivationBackward& op) {
+    if (op.kind == Activation::SwiGlu) return swiGluBytes(op) + workspaceBytes(swiGluCast(op, op.dIn));
+    const Geometry g = geometry(op.rows, op.cols);
+    return biasBytes(op) + dearBytes(op.cast, g.columnBlocks * g.rowBlocks);
+}
+
+void launch(const LaunchContext& context, const ActivationForward& op) {
+    require(op.rows > 0 && op.cols > 0 && op.in, "activation forward", "sizes must be positive and in must be given");
+    const Geometry g = geometry(op.rows, op.cols);
+    ActivationArgs args{};
+    args.in = op.in, args.out = op.out, args.rows = op.rows, args.cols = op.cols, args.rowsPerBlock = g.rowsPerBlock;
+    args.cast = castParams(op.cast, op.rows, op.cols, "activation forward");
+    args.swiGlu = op.kind == Activation::SwiGlu;
+    args.aligned = alignedRows(op.in, op.cols) && alignedRows(op.out, op.cols) && alignedRows(op.cast.codes, op.cols);
+    if (workspaceBytes(op)) {
+        args.cast.partials = static_cast<DearPartial*>(context.scratch(workspaceBytes(op), "activation forward"));
+    }
+    launchTyped<false>(context, op.type, args, g);
+}
+
+void launch(const LaunchContext& context, const ActivationBackward& op) {
+    require(op.rows > 0 && op.cols > 0 && op.in && op.dOut, "activation backward",
+            "sizes must be positive, in and dOut must be given");
+    if (op.kind == Activation::SwiGlu) return launchSwiGluBackward(context, op);
+    const Geometry g = geometry(op.rows, op.cols);
+    char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "activation backward"));
+    ActivationArgs args{};
+    args.in = op.in, args.dOut = op.dOut, args.out = op.dIn, args.outAgain = op.outAgain;
+    args.rows = op.rows, args.cols = op.cols, args.rowsPerBlock = g.rowsPerBlock;
+    args.cast = castParams(op.cast, op.rows, op.cols, "activation backward");
+    CastTarget again = op.again;
+    again.slot = nullptr;  // made again: never counted twice
+    args.again = castParams(again, op.rows, op.cols, "activation backward");
+    if (op.dBias) args.biasPartials = reinterpret_cast<float*>(scratch);
+    if (workspaceBytes(op) > biasBytes(op)) args.cast.partials = reinterpret_cast<DearPartial*>(scratch + biasBytes(op));
+    args.aligned = alignedRows(op.in, op.cols) && alignedRows(op.dOut, op.cols) && alignedRows(op.dIn, op.cols) &&
+                   alignedRows(op.outAgain, op.cols) && alignedRows(op.cast.codes, op.cols) && alignedRows(op.again.codes, op.cols);
+    launchTyped<true>(context, op.type, args, g);
+    ColumnSums sums;
+    sums.sum[0] = {args.biasPartials, op.dBias};
+    reduceColumns(context, sums, g.rowBlocks, op.cols, op.accumulate);
+}
+
+}  // namespace mantissa::kernels::cuda

@@ -1,0 +1,370 @@
+// The cast to FP8 with its counters, shared by every kernel that writes codes.
+//
+// A block owns columns: each thread eight neighbouring columns, walked down a tile of rows. So column sums stay in
+// registers, and transposed codes are gathered in shared memory (words of four rows, private to the thread until they are
+// written) and leave as runs of 16 or 32 bytes.
+//
+// Counting costs little because it works on four packed codes at a time, and because values beyond the largest finite one
+// and NaN are looked at one by one only where a vector holds any.
+#pragma once
+
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+#include "kernels/device/cuda/cuda_check.h"
+#include "kernels/device/cuda/cuda_launch.h"
+#include "kernels/device/cuda/vector.cuh"
+#include "kernels/formats/fp8.h"
+#include "kernels/quantize/quantize.h"
+#include "kernels/simd/philox.h"
+
+namespace mantissa::kernels::cuda {
+
+constexpr int kTileRows = 32;
+constexpr float kNoMinimum = 3.4028234663852886e38f;  ///< larger than any BF16 that matters: no non-zero value was seen
+
+struct DearPartial {
+    double sumSquares, sumSquaredError, sumFourth;
+    float minNonZero;  ///< kNoMinimum: none
+    float reserved;
+};
+
+/// A CastTarget as a kernel argument.
+struct CastParams {
+    uint8_t* codes = nullptr;
+    uint8_t* codesTransposed = nullptr;
+    const float* scale = nullptr;
+    TensorSlot* slot = nullptr;
+    DearPartial* partials = nullptr;  ///< one a block; nullptr: no dear set
+    int64_t rows = 0, cols = 0;
+    uint64_t seed = 0;
+    uint8_t format = 0;  ///< 0 none, 1 E4M3, 2 E5M2
+    uint8_t amaxOnly = 0, exponents = 0, stochastic = 0;
+    uint8_t counts = 0;    ///< the slot takes counters, not the amax alone
+    uint8_t wordRows = 0;  ///< codesTransposed may be written in 16-byte pieces
+    uint8_t reserved[2] = {};
+
+    __host__ __device__ bool active() const { return format != 0; }
+    __host__ __device__ bool transposes() const { return format != 0 && codesTransposed != nullptr && !amaxOnly; }
+};
+
+/// Per thread, for one tensor.
+struct CastState {
+    float scale = 1, scaleInv = 1;
+    float amax = 0;
+    uint32_t zeros = 0, zeroCodes = 0, lowCodes = 0, overRange = 0, clipped = 0, inf = 0, nan = 0;
+    double sumSquares = 0, sumSquaredError = 0, sumFourth = 0;
+    float minNonZero = kNoMinimum;
+};
+
+/// Shared memory of one cast in a block.
+struct CastShared {
+    uint32_t counters[8];
+    uint32_t amaxBits;
+    uint32_t exponents[kExponentBins];
+    DearPartial warps[32];
+};
+
+__device__ __forceinline__ void beginCast(const CastParams& cast, CastState& state, CastShared& shared) {
+    if (!cast.active()) return;
+    if (!cast.amaxOnly) {
+        state.scale = cast.scale ? *cast.scale : 1.0f;
+        state.scaleInv = __frcp_rn(state.scale);
+    }
+    const int thread = threadIdx.x;
+    if (thread < 8) shared.counters[thread] = 0;
+    if (thread == 8) shared.amaxBits = 0;
+    if (cast.partials && cast.exponents) {
+        for (int i = thread; i < kExponentBins; i += blockDim.x) shared.exponents[i] = 0;
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ float largestFinite(int format) { return format == 1 ? 448.0f : 57344.0f; }
+
+/// Four values, already multiplied by the scale, to four codes, the first in the low byte.
+__device__ __forceinline__ uint32_t encode4(int format, float a, float b, float c, float d) {
+    if (format == 1) {
+        const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
+        const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
+        return low | high << 16;
+    }
+    const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E5M2);
+    const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E5M2);
+    return low | high << 16;
+}
+
+__device__ __forceinline__ float decode(int format, uint32_t code) {
+    const __half_raw half = __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code),
+                                                    format == 1 ? __NV_E4M3 : __NV_E5M2);
+    return __half2float(__half(half));
+}
+
+/// The rare values: beyond the largest finite value after scaling, Inf, NaN. Counts of overRange, clipped, inf and nan in the
+/// four bytes of the result. Arguments by value: a reference would drive the caller's registers into local memory.
+[[maybe_unused]] static __device__ __noinline__ uint32_t countRare4(int format, float scale, float x0, float x1, float x2, float x3) {
+    // The next float after 448 / 57344; a cast rounds above the largest value from the tie on (E5M2) or beyond it (E4M3).
+    const float next = format == 1 ? __int_as_float(0x43E00001) : __int_as_float(0x47600001);
+    const float lastNotClipped = format == 1 ? 464.0f : __int_as_float(0x476FFFFF);
+    const float x[4] = {x0, x1, x2, x3};
+    uint32_t counts = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float magnitude = fabsf(__fmul_rn(x[i], scale));
+        counts += (magnitude > next ? 1u : 0u) + (magnitude > lastNotClipped ? 1u << 8 : 0u) + (isinf(x[i]) ? 1u << 16 : 0u) +
+                  (isnan(x[i]) ? 1u << 24 : 0u);
+    }
+    return counts;
+}
+
+[[maybe_unused]] static __device__ __noinline__ void countDear(const CastParams& cast, float x, uint32_t code, CastState& state,
+                                       CastShared& shared) {
+    if (!isfinite(x)) return;
+    const double value = x;
+    const double error = static_cast<double>(__fmul_rn(decode(cast.format, code), state.scaleInv)) - value;
+    state.sumSquares += value * value;
+    state.sumSquaredError += error * error;
+    state.sumFourth += value * value * value * value;
+    const float magnitude = fabsf(x);
+    if (magnitude == 0.0f) return;
+    state.minNonZero = fminf(state.minNonZero, magnitude);
+    if (cast.exponents) atomicAdd(&shared.exponents[ilogbf(magnitude) + kExponentBias], 1u);
+}
+
+/// Stochastic rounding of four scaled values that start at element `index` of the tensor.
+[[maybe_unused]] static __device__ __noinline__ uint32_t stochastic4(int format, uint64_t seed, int64_t index, float y0, float y1, float y2, float y3) {
+    const Fp8Traits traits = format == 1 ? kE4m3 : kE5m2;
+    const float y[4] = {y0, y1, y2, y3};
+    uint32_t word = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint64_t element = static_cast<uint64_t>(index + i);
+        const Philox4 random = philoxBlock(seed, element >> 2, 0);
+        const int which = static_cast<int>(element & 3);
+        const uint32_t bits = which < 2 ? (which ? random.value[1] : random.value[0])
+                                        : (which == 3 ? random.value[3] : random.value[2]);
+        word |= static_cast<uint32_t>(encodeFp8Stochastic(y[i], traits, bits)) << (i * 8);
+    }
+    return word;
+}
+
+/// Casts x[0..valid) (BF16-rounded values of row `row`, columns from `col`), counts, and returns the codes in two words.
+/// Lanes from `valid` on must hold 0. Writes nothing to memory.
+template <bool kDear>
+__device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[kLane], int valid, int64_t row, int64_t col,
+                                       CastState& state, CastShared& shared) {
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) state.amax = fmaxf(state.amax, fabsf(x[i]));
+    if (cast.amaxOnly) return make_uint2(0, 0);
+    float y[kLane];
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) {
+        y[i] = __fmul_rn(x[i], state.scale);
+        largest = fmaxf(largest, fabsf(y[i]));
+    }
+    uint2 codes;
+    codes.x = encode4(cast.format, y[0], y[1], y[2], y[3]);
+    codes.y = encode4(cast.format, y[4], y[5], y[6], y[7]);
+    if (cast.stochastic) {
+        const int64_t index = row * cast.cols + col;
+        codes.x = stochastic4(cast.format, cast.seed, index, y[0], y[1], y[2], y[3]);
+        codes.y = stochastic4(cast.format, cast.seed, index + 4, y[4], y[5], y[6], y[7]);
+    }
+    if (!cast.counts) return codes;
+
+    const uint32_t low = codes.x & 0x7F7F7F7Fu, high = codes.y & 0x7F7F7F7Fu;
+    const uint32_t toNormal = cast.format == 1 ? 0x78787878u : 0x7C7C7C7Cu;  // 128 less the smallest normal code
+    const int missing = kLane - valid;
+    state.zeroCodes += kLane - missing - __popc((low + 0x7F7F7F7Fu) & 0x80808080u) - __popc((high + 0x7F7F7F7Fu) & 0x80808080u);
+    state.lowCodes += kLane - missing - __popc((low + toNormal) & 0x80808080u) - __popc((high + toNormal) & 0x80808080u);
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) state.zeros += x[i] == 0.0f;
+    state.zeros -= missing;
+    const uint32_t nanCodes = ((low + 0x01010101u) | (high + 0x01010101u)) & 0x80808080u;
+    if (largest > largestFinite(cast.format) || nanCodes) {
+        const uint32_t rare = countRare4(cast.format, state.scale, x[0], x[1], x[2], x[3]) +
+                              countRare4(cast.format, state.scale, x[4], x[5], x[6], x[7]);
+        state.overRange += rare & 0xFF;
+        state.clipped += rare >> 8 & 0xFF;
+        state.inf += rare >> 16 & 0xFF;
+        state.nan += rare >> 24;
+    }
+    if constexpr (kDear) {
+        if (cast.partials) {
+#pragma unroll 1
+            for (int i = 0; i < valid; ++i) {
+                countDear(cast, x[i], ((i < 4 ? codes.x : codes.y) >> (i % 4 * 8)) & 0xFF, state, shared);
+            }
+        }
+    }
+    return codes;
+}
+
+/// Codes of a row to memory.
+__device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, int64_t row, int64_t col, int valid, bool aligned) {
+    if (!cast.codes || cast.amaxOnly) return;
+    uint8_t* to = cast.codes + row * cast.cols + col;
+    if (aligned) {
+        *reinterpret_cast<uint2*>(to) = codes;
+    } else {
+        for (int i = 0; i < valid; ++i) to[i] = static_cast<uint8_t>((i < 4 ? codes.x : codes.y) >> (i % 4 * 8));
+    }
+}
+
+/// Shared-memory words that a block of `threads` needs to gather one tensor's transposed codes.
+constexpr int stageWords(int threads) { return kLane * (kTileRows / 4) * threads; }
+
+/// Four rows of codes (rows 4 * group + 0..3 of the tile) into the stage, turned into words of four rows a column.
+__device__ __forceinline__ void stageFourRows(uint32_t* stage, int group, const uint2 (&rows)[4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const uint32_t a = half ? rows[0].y : rows[0].x, b = half ? rows[1].y : rows[1].x;
+        const uint32_t c = half ? rows[2].y : rows[2].x, d = half ? rows[3].y : rows[3].x;
+        const uint32_t ab01 = __byte_perm(a, b, 0x5140), ab23 = __byte_perm(a, b, 0x7362);
+        const uint32_t cd01 = __byte_perm(c, d, 0x5140), cd23 = __byte_perm(c, d, 0x7362);
+        const uint32_t words[4] = {__byte_perm(ab01, cd01, 0x5410), __byte_perm(ab01, cd01, 0x7632),
+                                   __byte_perm(ab23, cd23, 0x5410), __byte_perm(ab23, cd23, 0x7632)};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int column = half * 4 + i;
+            stage[(column * (kTileRows / 4) + group) * blockDim.x + threadIdx.x] = words[i];
+        }
+    }
+}
+
+/// Writes the stage of a tile whose first row is `row0` and whose thread 0 owns the columns from `blockCol` on. A warp
+/// writes what its own threads staged, two lanes a column. Call with the whole warp.
+__device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_t* stage, int64_t row0, int64_t blockCol) {
+    __syncwarp();
+    const int lane = threadIdx.x % 32, warpFirst = threadIdx.x - lane, half = lane % 2;
+    const int64_t rowFrom = row0 + half * 16;
+#pragma unroll 1
+    for (int pass = 0; pass < 16; ++pass) {
+        const int column = pass / 2, owner = warpFirst + pass % 2 * 16 + lane / 2;
+        const int64_t col = blockCol + static_cast<int64_t>(owner) * kLane + column;
+        if (col >= cast.cols || rowFrom >= cast.rows) continue;
+        uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) words[i] = stage[(column * (kTileRows / 4) + half * 4 + i) * blockDim.x + owner];
+        uint8_t* to = cast.codesTransposed + col * cast.rows + rowFrom;
+        if (cast.wordRows) {
+            *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+        } else {
+            const int count = static_cast<int>(min(static_cast<int64_t>(16), cast.rows - rowFrom));
+            for (int i = 0; i < count; ++i) to[i] = static_cast<uint8_t>(words[i / 4] >> (i % 4 * 8));
+        }
+    }
+    __syncwarp();
+}
+
+/// Block-wide: merges what the threads counted into the slot. Every thread of the block calls it once, at its end.
+/// first: this block also reports the elements and the scale.
+template <bool kDear>
+__device__ __forceinline__ void endCast(const CastParams& cast, CastState& state, CastShared& shared, int block, bool first) {
+    if (!cast.active() || !cast.slot) return;
+    const uint32_t everyone = 0xFFFFFFFFu;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t amaxBits = __reduce_max_sync(everyone, __float_as_uint(state.amax));
+    uint32_t counts[7] = {state.zeros, state.zeroCodes, state.lowCodes, state.overRange, state.clipped, state.inf, state.nan};
+    if (lane == 0) atomicMax(&shared.amaxBits, amaxBits);
+    if (cast.counts) {
+#pragma unroll
+        for (int i = 0; i < 7; ++i) {
+            const uint32_t sum = __reduce_add_sync(everyone, counts[i]);
+            if (lane == 0 && sum) atomicAdd(&shared.counters[i], sum);
+        }
+    }
+    if (kDear && cast.partials) {
+        for (int offset = 16; offset; offset /= 2) {
+            state.sumSquares += __shfl_down_sync(everyone, state.sumSquares, offset);
+            state.sumSquaredError += __shfl_down_sync(everyone, state.sumSquaredError, offset);
+            state.sumFourth += __shfl_down_sync(everyone, state.sumFourth, offset);
+            state.minNonZero = fminf(state.minNonZero, __shfl_down_sync(everyone, state.minNonZero, offset));
+        }
+        if (lane == 0) shared.warps[warp] = {state.sumSquares, state.sumSquaredError, state.sumFourth, state.minNonZero, 0};
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        if (shared.amaxBits) atomicMax(reinterpret_cast<unsigned int*>(&cast.slot->amax), shared.amaxBits);
+        if (first && !cast.amaxOnly) cast.slot->scaleUsed = state.scale;
+        if (cast.counts) {
+            const auto add = [](uint64_t& counter, uint64_t value) {
+                if (value) atomicAdd(reinterpret_cast<unsigned long long*>(&counter), static_cast<unsigned long long>(value));
+            };
+            CastCounters& out = cast.slot->counters;
+            const uint32_t* sums = shared.counters;
+            if (first) add(out.elements, static_cast<uint64_t>(cast.rows) * static_cast<uint64_t>(cast.cols));
+            add(out.zeros, sums[0]);
+            add(out.underflow, sums[1] - sums[0]);
+            add(out.subnormal, sums[2] - sums[1]);
+            add(out.overRange, sums[3]);
+            add(out.clipped, sums[4]);
+            add(out.inf, sums[5]);
+            add(out.nan, sums[6]);
+        }
+        if (kDear && cast.partials) {
+            DearPartial total = shared.warps[0];
+            for (int i = 1; i < static_cast<int>(blockDim.x) / 32; ++i) {
+                total.sumSquares += shared.warps[i].sumSquares;
+                total.sumSquaredError += shared.warps[i].sumSquaredError;
+                total.sumFourth += shared.warps[i].sumFourth;
+                total.minNonZero = fminf(total.minNonZero, shared.warps[i].minNonZero);
+            }
+            cast.partials[block] = total;
+        }
+    }
+    if (kDear && cast.partials && cast.exponents) {
+        for (int i = threadIdx.x; i < kExponentBins; i += blockDim.x) {
+            if (shared.exponents[i]) {
+                atomicAdd(reinterpret_cast<unsigned long long*>(&cast.slot->dear.exponents[i]),
+                          static_cast<unsigned long long>(shared.exponents[i]));
+            }
+        }
+    }
+}
+
+// ---- host side ----
+
+/// One set of column sums: out (cols) (+)= sum over blocks of partials (blocks, cols), in order of blocks.
+struct ColumnSum {
+    const float* partials = nullptr;
+    float* out = nullptr;  ///< nullptr: not wanted
+};
+struct ColumnSums {
+    ColumnSum sum[3];
+};
+void reduceColumns(const LaunchContext& context, const ColumnSums& sums, int64_t blocks, int64_t cols, bool accumulate);
+
+/// Checks the target and turns it into kernel arguments. Throws ShapeMismatch.
+CastParams castParams(const CastTarget& target, int64_t rows, int64_t cols, const char* op);
+/// Bytes of dear partials for `blocks` blocks; 0 when the target has no dear set.
+size_t dearBytes(const CastTarget& target, int64_t blocks);
+/// Adds the blocks' dear partials to the slot, in order.
+void mergeDear(const LaunchContext& context, const CastParams& cast, int64_t blocks);
+
+/// Rows of one block of a column-owning kernel that leaves column sums: a function of the rows alone (determinism), at most
+/// 512 blocks of rows, whole tiles.
+inline int64_t rowsPerBlock(int64_t rows) {
+    const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+    return (tiles + 511) / 512 * kTileRows;
+}
+inline int64_t rowBlocks(int64_t rows) { return (rows + rowsPerBlock(rows) - 1) / rowsPerBlock(rows); }
+
+/// Threads of a column-owning block that covers `cols` columns, at most `limit`.
+inline int columnThreads(int64_t cols, int limit) {
+    const int64_t threads = ((cols + kLane - 1) / kLane + 31) / 32 * 32;
+    return static_cast<int>(threads < limit ? threads : limit);
+}
+
+template <class Kernel>
+void allowSharedMemory(Kernel* kernel, size_t bytes) {
+    if (bytes > 32 * 1024) {  // with a kernel's static shared memory more than the 48 KiB that need no asking
+        MANTISSA_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    }
+}
+
+inline size_t roundUp256(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace mantissa::kernels::cuda

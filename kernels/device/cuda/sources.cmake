@@ -1,0 +1,36 @@
+# The CUDA backend's sources, or what stands in for it in a build without CUDA. Included by kernels/CMakeLists.txt.
+if(MANTISSA_HAVE_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  target_sources(mantissa_kernels PRIVATE
+    device/cuda/cuda_backend.cpp
+    device/cuda/cuda_check.cpp
+    device/cuda/cuda_probe.cpp
+    device/cuda/cuda_recording.cpp
+    device/cuda/cublaslt_cuda_api.cpp
+    device/cuda/library.cpp
+    device/cuda/cast_common.cu
+    device/cuda/trivial_kernel.cu
+    matmul/matmul_cuda.cpp
+    matmul/product_helpers.cu
+    quantize/quantize.cu
+    scaling/scaling.cu
+    norm/norm_forward.cu
+    norm/norm_backward.cu
+    activation/activation.cu
+    attention/attention_forward.cu
+    attention/attention_backward.cu
+    attention/attention_f32.cu
+    embedding/embedding.cu
+    loss/cross_entropy.cu
+    optimizer/adamw.cu
+    optimizer/step_control.cu
+  )
+  # Linked statically; libcuda, cuBLASLt and NVML are opened at run time, so the programs need none of them to start.
+  target_link_libraries(mantissa_kernels PRIVATE CUDA::cudart_static)
+  # relaxed-constexpr: number formats and Philox are constexpr functions shared with the host. No contraction beyond what
+  # is written would cost products nothing, but casts must not depend on it: their multiplications are __fmul_rn.
+  target_compile_options(mantissa_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --extended-lambda
+    -Xcompiler=-Wall,-Wextra>)
+else()
+  target_sources(mantissa_kernels PRIVATE device/probe_cuda.cpp device/cuda/cuda_absent.cpp)
+endif()

@@ -1,0 +1,283 @@
+// Row-major D (m, n) = A B^T is column-major D^T (n, m) = B A^T: cuBLASLt's A is our b, its B is our a. An operand that is
+// k contiguous is transposed (T) as cuBLASLt's A and plain (N) as its B. Rules of FP8 on sm_89 and sm_90: cuBLAS 13
+// documentation, section 3: only TN, alignment of 16 bytes, not E5M2 x E5M2.
+#include "kernels/matmul/matmul_cuda.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/device/cuda/cuda_check.h"
+
+namespace mantissa::kernels::cuda {
+
+namespace {
+
+/// What NVIDIA recommends for Hopper; the same on every chip, so that it never changes the choice.
+constexpr size_t kLibraryWorkspace = size_t{32} << 20;
+constexpr size_t kFactorBytes = 256;
+
+cudaDataType_t libraryType(DType type) {
+    switch (type) {
+        case DType::F32: return CUDA_R_32F;
+        case DType::BF16: return CUDA_R_16BF;
+        case DType::F16: return CUDA_R_16F;
+        case DType::E4M3: return CUDA_R_8F_E4M3;
+        case DType::E5M2: return CUDA_R_8F_E5M2;
+        default: throw Error(ErrorCode::ShapeMismatch, std::string("matmul: type ") + dtypeName(type) + " has no product");
+    }
+}
+
+/// Largest power of two up to 256 that divides the address (and, for operands, the bytes between rows).
+uint32_t alignmentOf(const void* pointer, int64_t strideBytes = 0) {
+    const uint64_t bits = reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>(strideBytes) | 256u;
+    return static_cast<uint32_t>(bits & (~bits + 1));
+}
+
+size_t roundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// The library adds a bias of BF16 to BF16 and F32, of F16 to F16, of F32 to F32 from F32.
+bool epilogueTakesBias(const Matmul& op, DType operandType) {
+    if (!op.bias) return false;
+    if (op.biasType == op.outType && op.outType != DType::F32) return true;
+    return op.outType == DType::F32 && op.biasType == DType::F32 && operandType == DType::F32;
+}
+
+/// The operand as the product reads it: transposed codes, where they are given, stand in for a storage that is not k
+/// contiguous.
+MatmulOperand readable(MatmulOperand operand, int64_t k) {
+    if (operand.kContiguous || !operand.transposed) return operand;
+    operand.data = operand.transposed;
+    operand.kContiguous = true;
+    operand.ld = k;
+    return operand;
+}
+
+/// Elements that an operand's storage holds, padding of its leading dimension included.
+int64_t storageElements(const MatmulOperand& operand, int64_t rows, int64_t k) {
+    return (operand.kContiguous ? rows : k) * operand.ld;
+}
+
+}  // namespace
+
+/// All that the choice of an algorithm depends on; compared as bytes, so it has no padding.
+struct MatmulLibrary::Key {
+    int64_t m = 0, n = 0, k = 0, ldLeft = 0, ldRight = 0, ldOut = 0;  ///< left: cuBLASLt's A
+    int32_t left = 0, right = 0, out = 0, bias = -1;
+    uint32_t alignLeft = 256, alignRight = 256, alignOut = 256;
+    uint8_t transLeft = 1, transRight = 0, tf32 = 0, fast = 0;
+    uint8_t deviceFactors = 0, accumulate = 0, scaled = 0, reserved = 0;
+    uint32_t tail = 0;
+};
+
+/// What changes from call to call under one plan.
+struct MatmulLibrary::Pointers {
+    const float* scaleLeft;
+    const float* scaleRight;
+    const void* bias;
+};
+
+struct MatmulLibrary::Plan {
+    const CublasLtApi& api;
+    cublasLtMatmulDesc_t desc = nullptr;
+    cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;
+    cublasLtMatmulAlgo_t algorithm{};
+    const char* name = "";
+
+    explicit Plan(const CublasLtApi& library) : api(library) {}
+    ~Plan() {
+        if (out) api.MatrixLayoutDestroy(out);
+        if (right) api.MatrixLayoutDestroy(right);
+        if (left) api.MatrixLayoutDestroy(left);
+        if (desc) api.MatmulDescDestroy(desc);
+    }
+    void check(cublasStatus_t status, const char* what) const {
+        if (status == CUBLAS_STATUS_SUCCESS) return;
+        throw Error(ErrorCode::DeviceFailure, std::string("cuBLASLt: ") + api.GetStatusString(status) + " in " + what);
+    }
+    template <class Value>
+    void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const {
+        check(api.MatmulDescSetAttribute(desc, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+    }
+    void point(const Pointers& pointers) const {
+        if (pointers.scaleLeft) set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, pointers.scaleLeft);
+        if (pointers.scaleRight) set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, pointers.scaleRight);
+        if (pointers.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+    }
+};
+
+MatmulLibrary::MatmulLibrary(const CublasLtApi& api, int capability) : api_(api), capability_(capability) {
+    const cublasStatus_t status = api_.Create(&handle_);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        throw Error(ErrorCode::DeviceFailure, std::string("cuBLASLt: ") + api_.GetStatusString(status) + " in cublasLtCreate");
+    }
+}
+
+MatmulLibrary::~MatmulLibrary() {
+    plans_.clear();
+    api_.Destroy(handle_);
+}
+
+bool MatmulLibrary::runsNativeFp8(const Matmul& op) const {
+    if (!isFp8(op.a.type) || capability_ < 89) return false;
+    if (op.a.type == DType::E5M2 && op.b.type == DType::E5M2) return false;
+    const int64_t outBytes = static_cast<int64_t>(dtypeSize(op.outType));
+    return op.k % 16 == 0 && op.n * outBytes % 16 == 0 && op.ldOut * outBytes % 16 == 0 &&
+           (!op.a.kContiguous || op.a.ld % 16 == 0) && (!op.b.kContiguous || op.b.ld % 16 == 0) &&
+           op.a.scaleInv && op.b.scaleInv;
+}
+
+size_t MatmulLibrary::workspaceBytes(const Matmul& op) const {
+    size_t bytes = kLibraryWorkspace;
+    const MatmulOperand a = readable(op.a, op.k), b = readable(op.b, op.k);
+    if (runsNativeFp8(op)) {
+        if (!a.kContiguous) bytes += roundUp(static_cast<size_t>(op.m * op.k));
+        if (!b.kContiguous) bytes += roundUp(static_cast<size_t>(op.n * op.k));
+    }
+    if (isFp8(op.a.type) && !runsNativeFp8(op)) {
+        bytes += kFactorBytes + roundUp(static_cast<size_t>(storageElements(a, op.m, op.k)) * 2) +
+                 roundUp(static_cast<size_t>(storageElements(b, op.n, op.k)) * 2);
+    }
+    return bytes;
+}
+
+const char* MatmulLibrary::describe(const cublasLtMatmulAlgo_t& algorithm, int rank) {
+    const auto attribute = [&](cublasLtMatmulAlgoConfigAttributes_t which) {
+        uint32_t value = 0;
+        size_t written = 0;
+        api_.MatmulAlgoConfigGetAttribute(&algorithm, which, &value, sizeof value, &written);
+        return std::to_string(value);
+    };
+    const size_t version = api_.GetVersion();
+    const std::string text = "cublasLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+                             std::to_string(version % 100) + " #" + std::to_string(rank) + " id " +
+                             attribute(CUBLASLT_ALGO_CONFIG_ID) + " tile " + attribute(CUBLASLT_ALGO_CONFIG_TILE_ID) +
+                             " stages " + attribute(CUBLASLT_ALGO_CONFIG_STAGES_ID) + " splitK " +
+                             attribute(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    return names_.insert(text).first->c_str();
+}
+
+const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& pointers) {
+    std::string bytes(reinterpret_cast<const char*>(&key), sizeof key);
+    const auto found = plans_.find(bytes);
+    if (found != plans_.end()) return *found->second;
+
+    auto made = std::make_unique<Plan>(api_);
+    const auto type = [](int32_t value) { return static_cast<cudaDataType_t>(value); };
+    const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    made->check(api_.MatmulDescCreate(&made->desc, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    made->set(CUBLASLT_MATMUL_DESC_TRANSA, key.transLeft ? CUBLAS_OP_T : CUBLAS_OP_N);
+    made->set(CUBLASLT_MATMUL_DESC_TRANSB, key.transRight ? CUBLAS_OP_T : CUBLAS_OP_N);
+    made->set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(key.fast));
+    if (key.deviceFactors) made->set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+    if (key.bias >= 0) {
+        made->set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+        made->set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, key.bias);
+    }
+    made->point(pointers);
+    const auto layout = [&](cublasLtMatrixLayout_t* out, int32_t which, int64_t rows, int64_t cols, int64_t ld) {
+        made->check(api_.MatrixLayoutCreate(out, type(which), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
+                    "cublasLtMatrixLayoutCreate");
+    };
+    layout(&made->left, key.left, key.transLeft ? key.k : key.n, key.transLeft ? key.n : key.k, key.ldLeft);
+    layout(&made->right, key.right, key.transRight ? key.m : key.k, key.transRight ? key.k : key.m, key.ldRight);
+    layout(&made->out, key.out, key.n, key.m, key.ldOut);
+
+    cublasLtMatmulPreference_t preference = nullptr;
+    made->check(api_.MatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+        api_.MatmulPreferenceSetAttribute(preference, which, &value, sizeof value);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kLibraryWorkspace));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignLeft);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignRight);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignOut);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignOut);
+    constexpr int kAsked = 8;
+    cublasLtMatmulHeuristicResult_t results[kAsked];
+    int count = 0;
+    const cublasStatus_t status = api_.MatmulAlgoGetHeuristic(handle_, made->desc, made->left, made->right, made->out,
+                                                              made->out, preference, kAsked, results, &count);
+    api_.MatmulPreferenceDestroy(preference);
+    int chosen = 0;
+    while (chosen < count && results[chosen].state != CUBLAS_STATUS_SUCCESS) ++chosen;
+    if (status != CUBLAS_STATUS_SUCCESS || chosen >= count) {
+        throw Error(ErrorCode::DeviceFailure,
+                    "cuBLASLt has no algorithm for a product of m " + std::to_string(key.m) + ", n " + std::to_string(key.n) +
+                        ", k " + std::to_string(key.k) + " (types " + std::to_string(key.right) + " x " +
+                        std::to_string(key.left) + " to " + std::to_string(key.out) +
+                        "): " + api_.GetStatusString(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status));
+    }
+    made->algorithm = results[chosen].algo;
+    made->name = describe(made->algorithm, chosen);
+    return *plans_.emplace(std::move(bytes), std::move(made)).first->second;
+}
+
+MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) {
+    checkMatmul(op);
+    if (op.m == 0 || op.n == 0) return {op.a.type, op.b.type, op.outType, true, "empty"};
+    if (op.k == 0) {
+        emptyProduct(context, op.out, op.outType, op.m, op.n, op.ldOut, op.bias, op.biasType, op.accumulate);
+        return {op.a.type, op.b.type, op.outType, true, "empty"};
+    }
+    const bool fp8 = isFp8(op.a.type), native = fp8 ? runsNativeFp8(op) : true;
+    char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "matmul"));
+    float* factors = nullptr;
+    MatmulOperand left = readable(op.b, op.k), right = readable(op.a, op.k);
+    if (fp8 && native) {
+        char* place = scratch + kLibraryWorkspace;
+        const auto toKContiguous = [&](MatmulOperand& operand, int64_t rows) {
+            if (operand.kContiguous) return;
+            transposeCodes(context, static_cast<const uint8_t*>(operand.data), op.k, rows, operand.ld, place);
+            operand.data = place;
+            operand.kContiguous = true;
+            operand.ld = op.k;
+            place += roundUp(static_cast<size_t>(rows * op.k));
+        };
+        toKContiguous(right, op.m);
+        toKContiguous(left, op.n);
+    } else if (fp8) {
+        // Emulated: a code decodes to BF16 without loss; the scales go into alpha.
+        factors = reinterpret_cast<float*>(scratch + kLibraryWorkspace);
+        char* place = scratch + kLibraryWorkspace + kFactorBytes;
+        productFactors(context, op.a.scaleInv, op.b.scaleInv, op.accumulate ? 1.0f : 0.0f, factors);
+        const auto decode = [&](MatmulOperand& operand, int64_t rows) {
+            const int64_t count = storageElements(operand, rows, op.k);
+            decodeToBf16(context, static_cast<const uint8_t*>(operand.data), operand.type, count, place);
+            operand.data = place;
+            operand.type = DType::BF16;
+            place += roundUp(static_cast<size_t>(count) * 2);
+        };
+        decode(right, op.m);
+        decode(left, op.n);
+    }
+
+    const bool libraryBias = epilogueTakesBias(op, left.type);
+    Key key;
+    std::memset(static_cast<void*>(&key), 0, sizeof key);
+    key.m = op.m, key.n = op.n, key.k = op.k;
+    key.ldLeft = left.ld, key.ldRight = right.ld, key.ldOut = op.ldOut;
+    key.left = libraryType(left.type), key.right = libraryType(right.type), key.out = libraryType(op.outType);
+    key.bias = libraryBias ? static_cast<int32_t>(libraryType(op.biasType)) : -1;
+    key.alignLeft = alignmentOf(left.data, left.ld * static_cast<int64_t>(dtypeSize(left.type)));
+    key.alignRight = alignmentOf(right.data, right.ld * static_cast<int64_t>(dtypeSize(right.type)));
+    key.alignOut = alignmentOf(op.out, op.ldOut * static_cast<int64_t>(dtypeSize(op.outType)));
+    key.transLeft = left.kContiguous, key.transRight = !right.kContiguous;
+    key.tf32 = op.tf32 && left.type == DType::F32;
+    key.fast = fp8 && native && op.fastAccumulate;
+    key.deviceFactors = factors != nullptr;
+    key.accumulate = op.accumulate, key.scaled = fp8 && native;
+
+    const Pointers pointers{key.scaled ? left.scaleInv : nullptr, key.scaled ? right.scaleInv : nullptr,
+                            libraryBias ? op.bias : nullptr};
+    const Plan& chosen = plan(key, pointers);
+    chosen.point(pointers);
+    const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
+    chosen.check(api_.Matmul(handle_, chosen.desc, factors ? factors : &one, left.data, chosen.left, right.data, chosen.right,
+                             factors ? factors + 1 : &beta, op.out, chosen.out, op.out, chosen.out, &chosen.algorithm, scratch,
+                             kLibraryWorkspace, context.stream),
+                 "cublasLtMatmul");
+    if (op.bias && !libraryBias) addBias(context, op.out, op.outType, op.m, op.n, op.ldOut, op.bias, op.biasType);
+    return {op.a.type, op.b.type, op.outType, native, chosen.name};
+}
+
+}  // namespace mantissa::kernels::cuda

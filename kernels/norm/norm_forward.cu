@@ -1,0 +1,146 @@
+// Residual add, LayerNorm or RMSNorm, and the cast, in one pass. A block covers all columns (8 a thread) and walks down its
+// rows four at a time; the values of a row stay in registers between the two sums, so each tensor is read once.
+// Memory bound: BF16 with delta and FP8 codes moves 2 + 2 + 2 + 1 bytes an element.
+#include "kernels/norm/norm_cuda.cuh"
+
+namespace mantissa::kernels::cuda {
+
+namespace {
+
+struct NormForwardArgs {
+    NormForward op;
+    CastParams cast;
+    int64_t rowsPerBlock;
+    bool aligned;
+};
+
+template <class T, bool kDear, int kMaxThreads>
+__global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs args) {
+    extern __shared__ uint32_t stage[];
+    __shared__ CastShared shared;
+    __shared__ float sums[2][32 * kRowGroup];
+    const NormForward& op = args.op;
+    CastState state;
+    beginCast(args.cast, state, shared);
+    const int64_t col = static_cast<int64_t>(threadIdx.x) * kLane;
+    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, op.cols - col)));
+    const bool aligned = args.aligned && valid == kLane, transposes = args.cast.transposes();
+    const bool layerNorm = op.kind == NormKind::LayerNorm;
+    const float perColumn = 1.0f / static_cast<float>(op.cols);
+    float gain[kLane], bias[kLane] = {};
+    load8(static_cast<const T*>(op.gain) + col, valid, aligned, gain);
+    if (op.bias) load8(static_cast<const T*>(op.bias) + col, valid, aligned, bias);
+
+    const int64_t rowEnd = min(op.rows, static_cast<int64_t>(blockIdx.x + 1) * args.rowsPerBlock);
+    const int64_t rowStart = static_cast<int64_t>(blockIdx.x) * args.rowsPerBlock;
+    for (int64_t first = rowStart; first < rowStart + args.rowsPerBlock; first += kRowGroup) {
+        if (first >= rowEnd && !transposes) break;
+        float r[kRowGroup][kLane], sum[kRowGroup], square[kRowGroup];
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            const int64_t at = (first + i) * op.cols + col;
+            const bool there = first + i < rowEnd && valid > 0;
+            if (there) {
+                load8(static_cast<const T*>(op.residualIn) + at, valid, aligned, r[i]);
+            } else {
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) r[i][j] = 0;
+            }
+            if (there && op.delta) {
+                float delta[kLane];
+                load8(static_cast<const T*>(op.delta) + at, valid, aligned, delta);
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) r[i][j] = rounded<T>(r[i][j] + delta[j]);
+                store8(static_cast<T*>(op.residualOut) + at, valid, aligned, r[i]);
+            }
+            sum[i] = 0;
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) sum[i] += r[i][j];
+        }
+        if (layerNorm) blockSum(sum, sums[0]);
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            sum[i] = layerNorm ? sum[i] * perColumn : 0.0f;  // the mean
+            square[i] = 0;
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) {
+                const float centred = j < valid ? r[i][j] - sum[i] : 0.0f;
+                square[i] += centred * centred;
+            }
+        }
+        blockSum(square, sums[1]);
+        if (!layerNorm) __syncthreads();  // the one buffer is used again in the next turn
+        uint2 codes[kRowGroup] = {};
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            const int64_t row = first + i;
+            if (row >= rowEnd) continue;
+            const float rstd = 1.0f / sqrtf(square[i] * perColumn + op.eps);
+            if (threadIdx.x == 0) {
+                if (op.mean) op.mean[row] = sum[i];
+                if (op.rstd) op.rstd[row] = rstd;
+            }
+            if (valid == 0) continue;
+            float y[kLane];
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) y[j] = j < valid ? normValue(r[i][j], sum[i], rstd, gain[j], bias[j]) : 0.0f;
+            if (op.out) store8(static_cast<T*>(op.out) + row * op.cols + col, valid, aligned, y);
+            if (!args.cast.active()) continue;
+            if (!op.castFromF32) {
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) y[j] = rounded<Bf16>(rounded<T>(y[j]));
+            }
+            codes[i] = cast8<kDear>(args.cast, y, valid, row, col, state, shared);
+            storeCodes(args.cast, codes[i], row, col, valid, aligned);
+        }
+        if (transposes) {
+            const int group = static_cast<int>((first - rowStart) % kTileRows) / kRowGroup;
+            stageFourRows(stage, group, codes);
+            if (group == kTileRows / kRowGroup - 1) writeStage(args.cast, stage, first + kRowGroup - kTileRows, 0);
+        }
+    }
+    endCast<kDear>(args.cast, state, shared, blockIdx.x, blockIdx.x == 0);
+}
+
+/// Whole tiles when transposed codes are written, else few rows a block, so that small batches fill the chip.
+int64_t rowsOfBlock(const NormForward& op) { return op.cast.codesTransposed ? kTileRows : 8; }
+int64_t blocksOf(const NormForward& op) { return (op.rows + rowsOfBlock(op) - 1) / rowsOfBlock(op); }
+
+template <class T, bool kDear, int kMaxThreads>
+void launchForward(const LaunchContext& context, const NormForwardArgs& args, int threads) {
+    const size_t stage = args.cast.transposes() ? stageWords(threads) * sizeof(uint32_t) : 0;
+    auto* kernel = normForwardKernel<T, kDear, kMaxThreads>;
+    allowSharedMemory(kernel, stage);
+    kernel<<<static_cast<unsigned>(blocksOf(args.op)), threads, stage, context.stream>>>(args);
+    MANTISSA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace
+
+size_t workspaceBytes(const NormForward& op) { return dearBytes(op.cast, blocksOf(op)); }
+
+void launch(const LaunchContext& context, const NormForward& op) {
+    require(op.rows > 0 && op.cols > 0 && op.cols <= 8192, "norm forward", "rows must be positive, columns 1 to 8192");
+    require(op.residualIn && op.gain, "norm forward", "residualIn and gain must be given");
+    require(!op.delta || op.residualOut, "norm forward", "a delta needs residualOut");
+    NormForwardArgs args{op, castParams(op.cast, op.rows, op.cols, "norm forward"), rowsOfBlock(op), false};
+    if (dearBytes(op.cast, blocksOf(op))) {
+        args.cast.partials = static_cast<DearPartial*>(context.scratch(workspaceBytes(op), "norm forward"));
+    }
+    args.aligned = alignedRows(op.residualIn, op.cols) && alignedRows(op.delta, op.cols) && alignedRows(op.residualOut, op.cols) &&
+                   alignedRows(op.out, op.cols) && alignedRows(op.gain, op.cols) && alignedRows(op.bias, op.cols) &&
+                   alignedRows(op.cast.codes, op.cols);
+    const int threads = columnThreads(op.cols, 1024);
+    withType(op.type, "norm forward", [&](auto tag) {
+        using T = typename decltype(tag)::Type;
+        if constexpr (std::is_same_v<T, Bf16>) {
+            if (threads > 512) return launchForward<T, true, 1024>(context, args, threads);
+            if (!args.cast.partials) return launchForward<T, false, 512>(context, args, threads);
+        }
+        require(threads <= 512, "norm forward", "more than 4096 columns are supported in BF16 only");
+        launchForward<T, true, 512>(context, args, threads);
+    });
+    mergeDear(context, args.cast, blocksOf(op));
+}
+
+}  // namespace mantissa::kernels::cuda

@@ -1,0 +1,135 @@
+// Stand-alone cast: codes, transposed codes, counters and column sums in one pass over the tensor.
+//
+// A block owns up to 1024 columns (128 threads of 8) and a stretch of rows. Memory bound: 2 bytes read and up to 2 written
+// an element.
+#include "kernels/device/cuda/cast.cuh"
+
+namespace mantissa::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+
+struct QuantizeArgs {
+    const void* in;
+    CastParams cast;
+    float* biasPartials;  ///< (row blocks, cols), or nullptr
+    int64_t rows, cols, rowsPerBlock;
+    bool roundToBf16, aligned;
+};
+
+template <class T, bool kDear>
+__global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
+    extern __shared__ uint32_t stage[];
+    __shared__ CastShared shared;
+    CastState state;
+    beginCast(args.cast, state, shared);
+    const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
+    const int64_t col = blockCol + threadIdx.x * kLane;
+    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, args.cols - col)));
+    const bool aligned = args.aligned && valid == kLane, transposes = args.cast.transposes();
+    const int64_t rowEnd = min(args.rows, static_cast<int64_t>(blockIdx.y + 1) * args.rowsPerBlock);
+    float sums[kLane] = {};
+    for (int64_t row0 = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock; row0 < rowEnd; row0 += kTileRows) {
+        for (int group = 0; group < kTileRows / 4; ++group) {
+            const int64_t first = row0 + group * 4;
+            if (first >= rowEnd && !transposes) break;
+            float x[4][kLane];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const bool there = first + i < rowEnd && valid > 0;
+                if (there) {
+                    load8(static_cast<const T*>(args.in) + (first + i) * args.cols + col, valid, aligned, x[i]);
+                } else {
+#pragma unroll
+                    for (int j = 0; j < kLane; ++j) x[i][j] = 0;
+                }
+            }
+            uint2 codes[4] = {};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) {
+                    sums[j] += x[i][j];
+                    if (args.roundToBf16) x[i][j] = rounded<Bf16>(x[i][j]);
+                }
+                if (!args.cast.active() || first + i >= rowEnd || valid == 0) continue;
+                codes[i] = cast8<kDear>(args.cast, x[i], valid, first + i, col, state, shared);
+                storeCodes(args.cast, codes[i], first + i, col, valid, aligned);
+            }
+            if (transposes) stageFourRows(stage, group, codes);
+        }
+        if (transposes) writeStage(args.cast, stage, row0, blockCol);
+    }
+    if (args.biasPartials && valid > 0) {
+        store8(args.biasPartials + blockIdx.y * args.cols + col, valid, aligned, sums);
+    }
+    const int block = blockIdx.y * gridDim.x + blockIdx.x;
+    endCast<kDear>(args.cast, state, shared, block, block == 0);
+}
+
+struct Geometry {
+    int threads;
+    int64_t columnBlocks, rowsPerBlock, rowBlocks;
+};
+
+Geometry geometry(const Quantize& op) {
+    Geometry g;
+    g.threads = columnThreads(op.cols, kThreads);
+    g.columnBlocks = (op.cols + g.threads * kLane - 1) / (g.threads * kLane);
+    g.rowsPerBlock = rowsPerBlock(op.rows);
+    g.rowBlocks = rowBlocks(op.rows);
+    return g;
+}
+
+template <class T, bool kDear>
+void launchQuantize(const LaunchContext& context, const QuantizeArgs& args, const Geometry& g) {
+    const size_t stage = args.cast.transposes() ? stageWords(g.threads) * sizeof(uint32_t) : 0;
+    allowSharedMemory(quantizeKernel<T, kDear>, stage);
+    const dim3 grid(static_cast<unsigned>(g.columnBlocks), static_cast<unsigned>(g.rowBlocks));
+    quantizeKernel<T, kDear><<<grid, g.threads, stage, context.stream>>>(args);
+    MANTISSA_CUDA_CHECK(cudaGetLastError());
+}
+
+size_t biasBytes(const Quantize& op, const Geometry& g) {
+    return op.dbias ? roundUp256(static_cast<size_t>(g.rowBlocks * op.cols) * sizeof(float)) : 0;
+}
+
+}  // namespace
+
+size_t workspaceBytes(const Quantize& op) {
+    if (op.rows <= 0 || op.cols <= 0) return 0;
+    const Geometry g = geometry(op);
+    return dearBytes(op.target, g.columnBlocks * g.rowBlocks) + biasBytes(op, g);
+}
+
+void launch(const LaunchContext& context, const Quantize& op) {
+    require(op.rows >= 0 && op.cols >= 0, "quantize", "sizes must not be negative");
+    if (op.rows == 0 || op.cols == 0) return;
+    const Geometry g = geometry(op);
+    const size_t dear = dearBytes(op.target, g.columnBlocks * g.rowBlocks);
+    char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "quantize"));
+    QuantizeArgs args{};
+    args.in = op.in;
+    args.cast = castParams(op.target, op.rows, op.cols, "quantize");
+    if (dear) args.cast.partials = reinterpret_cast<DearPartial*>(scratch);
+    if (op.dbias) args.biasPartials = reinterpret_cast<float*>(scratch + dear);
+    args.rows = op.rows, args.cols = op.cols, args.rowsPerBlock = g.rowsPerBlock;
+    args.roundToBf16 = op.roundToBf16;
+    args.aligned = alignedRows(op.in, op.cols) && reinterpret_cast<uintptr_t>(op.target.codes) % 8 == 0;
+    withType(op.inType, "quantize", [&](auto tag) {
+        using T = typename decltype(tag)::Type;
+        if constexpr (sizeof(T) == 2 && !std::is_same_v<T, F16>) {
+            if (!dear) return launchQuantize<T, false>(context, args, g);
+        }
+        launchQuantize<T, true>(context, args, g);
+    });
+    mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
+    if (op.dbias) {
+        ColumnSums sums;
+        sums.sum[0] = {args.biasPartials, op.dbias};
+        reduceColumns(context, sums, g.rowBlocks, op.cols, op.accumulateBias);
+    }
+}
+
+}  // namespace mantissa::kernels::cuda
