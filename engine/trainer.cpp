@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstdlib>
+
 #include "engine/plan/parameter_layout.h"
 #include "engine/plan/precision_plan.h"
 #include "engine/thread_pool.h"
@@ -25,17 +28,39 @@ class CountedExecutor final : public kernels::Executor {
     int threads_;
 };
 
-/// Throws DeviceUnavailable or InvalidConfig unless the choice means the CPU.
-void requireCpu(const DeviceChoice& choice) {
-    if (choice.device == "auto" || choice.device == "cpu") return;
-    if (choice.device == "cuda" || choice.device.rfind("cuda:", 0) == 0) {
+/// The number of the CUDA device that the choice means, or -1 for the CPU. "auto" is the first usable GPU, else the CPU.
+/// Throws InvalidConfig when it is no device.
+int cudaIndex(const DeviceChoice& choice) {
+    const std::string& device = choice.device;
+    if (device == "cpu") return -1;
+    const char* forced = std::getenv("MANTISSA_DEVICE");
+    if (device == "auto") {
+        if (forced && std::string(forced) == "cpu") return -1;
         const std::vector<kernels::DeviceInfo> devices = kernels::probeCuda();
-        const std::string reason =
-            !devices.empty() && !devices.front().usable ? devices.front().reason : "this build trains on the CPU only";
-        throw Error(ErrorCode::DeviceUnavailable, fmt::format("device {}: {}", choice.device, reason));
+        for (size_t i = 0; i < devices.size(); ++i)
+            if (devices[i].usable) return static_cast<int>(i);
+        return -1;
+    }
+    if (device == "cuda") return 0;
+    int index = -1;
+    const char* end = device.data() + device.size();
+    if (device.rfind("cuda:", 0) == 0) {
+        const auto parsed = std::from_chars(device.data() + 5, end, index);
+        if (parsed.ec == std::errc() && parsed.ptr == end && index >= 0) return index;
     }
     throw Error(ErrorCode::InvalidConfig,
-                fmt::format("device: \"{}\" is not a device; allowed: auto, cpu, cuda, cuda:N", choice.device));
+                fmt::format("device: \"{}\" is not a device; allowed: auto, cpu, cuda, cuda:N", device));
+}
+
+/// Throws DeviceUnavailable with the device asked for and the probe's sentence.
+std::unique_ptr<kernels::Backend> makeBackend(const DeviceChoice& choice, kernels::Executor& executor) {
+    const int index = cudaIndex(choice);
+    if (index < 0) return kernels::createCpuBackend(executor, choice.isa);
+    try {
+        return kernels::createCudaBackend(index);
+    } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("device {}: {}", choice.device, error.what()));
+    }
 }
 
 }  // namespace
@@ -43,7 +68,7 @@ void requireCpu(const DeviceChoice& choice) {
 struct Trainer::Impl {
     Impl(const TrainerConfig& config, const DeviceChoice& choice, std::shared_ptr<const TokenSource> data)
         : pool(choice.threads),
-          backend(kernels::createCpuBackend(pool, choice.isa)),
+          backend(makeBackend(choice, pool)),
           core(config, *backend, std::move(data)) {}
     ThreadPool pool;
     std::unique_ptr<kernels::Backend> backend;
@@ -51,10 +76,9 @@ struct Trainer::Impl {
 };
 
 MemoryPlan Trainer::plan(const TrainerConfig& config, const DeviceChoice& device, uint64_t corpusBytes) {
-    requireCpu(device);
     CountedExecutor executor(device.threads > 0 ? device.threads : ThreadPool::usableProcessors());
-    const auto backend = kernels::createCpuBackend(executor, device.isa);
-    return StepProgram(config).memoryPlan(*backend, corpusBytes);
+    const auto backend = makeBackend(device, executor);
+    return StepProgram(config, true, backend->needsTransposedCodes()).memoryPlan(*backend, corpusBytes);
 }
 
 int64_t Trainer::parameterCount(const ModelConfig& model) {
@@ -67,7 +91,6 @@ double Trainer::flopsPerToken(const ModelConfig& model) {
 }
 
 Trainer::Trainer(const TrainerConfig& config, const DeviceChoice& device, std::shared_ptr<const TokenSource> data) {
-    requireCpu(device);
     impl_ = std::make_unique<Impl>(config, device, std::move(data));
 }
 

@@ -36,6 +36,8 @@ void GptModel::normBackward(Backend& backend, const PassFlags& flags, const void
     op.dBias = gradient(gain + 1);
     op.accumulate = !flags.first;
     if (reader != plan_.headIndex() && !linearPlan(reader).fp8(Gemm::Wgrad)) op.outAgain = buffers_.at(buffers_.again);
+    if (reader != plan_.headIndex())
+        op.again = scaling_.againCast(plan_.slot(reader, TensorRole::Input), againCodes(reader), flags);
     if (before < 0) {
         backend.run(op);
         return;
@@ -71,17 +73,18 @@ void GptModel::backwardMlp(Backend& backend, int layer, const PassFlags& flags) 
     activation.dBias = gradient(p.bias[2]);
     activation.accumulate = !flags.first;
     if (!linearPlan(fc2).fp8(Gemm::Wgrad)) activation.outAgain = again;
+    activation.again = scaling_.againCast(plan_.slot(fc2, TensorRole::Input), againCodes(fc2), flags);
     backend.run(activation);
     scaling_.finishCast(backend, slot, dWide, rows_, model_.ffn, gradCodes(fc1), flags);
-    linear(fc2).weightGradient(backend, rows_, dFc2, operand(fc2, TensorRole::Input, again, inputCodes(fc2), flags),
-                               gradient(p.weight[3]), !flags.first);
+    linear(fc2).weightGradient(backend, rows_, dFc2, wgradInput(fc2, again, flags), gradient(p.weight[3]),
+                               !flags.first);
 
     const Operand dFc1 = operand(fc1, TensorRole::GradOutput, dWide, gradCodes(fc1), flags);
     linear(fc1).inputGradient(backend, rows_, dFc1, weight(fc1, flags), buffers_.at(buffers_.dNorm), plan_.type);
     normBackward(backend, flags, buffers_.at(b.residual2), p.norm2Gain, buffers_.at<float>(b.mean2),
                  buffers_.at<float>(b.rstd2), dResidual, fc1, proj, p.bias[1]);
-    linear(fc1).weightGradient(backend, rows_, dFc1, operand(fc1, TensorRole::Input, again, inputCodes(fc1), flags),
-                               gradient(p.weight[2]), !flags.first);
+    linear(fc1).weightGradient(backend, rows_, dFc1, wgradInput(fc1, again, flags), gradient(p.weight[2]),
+                               !flags.first);
 }
 
 void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& flags) {
@@ -92,9 +95,12 @@ void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& f
     void* dWide = buffers_.at(buffers_.dWide);
     const Operand dProj = operand(proj, TensorRole::GradOutput, dResidual, gradCodes(proj), flags);
     linear(proj).inputGradient(backend, rows_, dProj, weight(proj, flags), buffers_.at(buffers_.dNorm), plan_.type);
-    linear(proj).weightGradient(backend, rows_, dProj,
-                                operand(proj, TensorRole::Input, buffers_.at(b.attention), inputCodes(proj), flags),
-                                gradient(p.weight[1]), !flags.first);
+    const auto projWeightGradient = [&] {
+        linear(proj).weightGradient(backend, rows_, dProj, wgradInput(proj, buffers_.at(b.attention), flags),
+                                    gradient(p.weight[1]), !flags.first);
+    };
+    // Where attention's backward makes the codes of its output again, the product waits for it.
+    if (!againCodes(proj)) projWeightGradient();
 
     const int slot = plan_.slot(qkv, TensorRole::GradOutput);
     AttentionBackward attention;
@@ -111,7 +117,9 @@ void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& f
     attention.cast = scaling_.producerCast(slot, gradCodes(qkv), flags);
     attention.dBias = gradient(p.bias[0]);
     attention.accumulate = !flags.first;
+    attention.again = scaling_.againCast(plan_.slot(proj, TensorRole::Input), againCodes(proj), flags);
     backend.run(attention);
+    if (againCodes(proj)) projWeightGradient();
     scaling_.finishCast(backend, slot, dWide, rows_, 3 * model_.width, gradCodes(qkv), flags);
 
     const Operand dQkv = operand(qkv, TensorRole::GradOutput, dWide, gradCodes(qkv), flags);
@@ -120,8 +128,7 @@ void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& f
     normBackward(backend, flags, buffers_.at(b.residual1), p.norm1Gain, buffers_.at<float>(b.mean1),
                  buffers_.at<float>(b.rstd1), dResidual, qkv, before,
                  layer > 0 ? layout_.layers[static_cast<size_t>(layer) - 1].bias[3] : -1);
-    linear(qkv).weightGradient(backend, rows_, dQkv,
-                               operand(qkv, TensorRole::Input, buffers_.at(buffers_.again), inputCodes(qkv), flags),
+    linear(qkv).weightGradient(backend, rows_, dQkv, wgradInput(qkv, buffers_.at(buffers_.again), flags),
                                gradient(p.weight[0]), !flags.first);
 }
 

@@ -9,13 +9,16 @@ using kernels::Gemm;
 
 namespace {
 
-/// Logits at a time: 16 MiB keep the chunk near the last cache; fewer than 256 rows starve the products.
-constexpr int64_t kLogitBytes = 16 << 20;
+/// Logits at a time. CPU: 16 MiB keep the chunk near the last cache; fewer than 256 rows starve the products. GPU: 1 GiB,
+/// for each chunk reads and writes the whole FP32 gradient of the head once more.
+constexpr int64_t kLogitBytes = 16 << 20, kLogitBytesGpu = 1 << 30;
 constexpr int64_t kMinChunkRows = 256;
 
-int64_t chunkRowsFor(int64_t rows, int64_t rowBytes) {
-    const int64_t fitting = kLogitBytes / rowBytes / 64 * 64;
-    return std::min(rows, std::max(kMinChunkRows, fitting));
+int64_t chunkRowsFor(int64_t rows, int64_t rowBytes, bool gpu) {
+    const int64_t fitting = (gpu ? kLogitBytesGpu : kLogitBytes) / rowBytes / 64 * 64;
+    if (!gpu || fitting >= rows) return std::min(rows, std::max(kMinChunkRows, fitting));
+    const int64_t chunks = (rows + fitting - 1) / fitting;  // of equal size
+    return ((rows + chunks - 1) / chunks + 63) / 64 * 64;
 }
 
 /// Plain values are wanted by a product, or are the source of the current recipe's second pass.
@@ -25,8 +28,9 @@ bool plainForward(const LinearPlan& linear) {
 
 }  // namespace
 
-GptBuffers::GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory)
-    : time_(model.layers), share_(shareMemory) {
+GptBuffers::GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory,
+                       bool transposedCodes)
+    : time_(model.layers), share_(shareMemory), transposed_(transposedCodes) {
     const int64_t rows = static_cast<int64_t>(batch) * model.context;
     addForward(model, plan, batch);
     addHead(model, plan, rows);
@@ -66,8 +70,8 @@ void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan,
             const LinearPlan& linear =
                 plan.linears[static_cast<size_t>(plan.linear(layer, static_cast<LinearKind>(kind)))];
             if (!linear.readsCodes(TensorRole::Input)) continue;
-            const int end =
-                linear.fp8(Gemm::Wgrad) ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
+            const bool kept = linear.fp8(Gemm::Wgrad) && !transposed_;
+            const int end = kept ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
             b.inputCodes[kind] = add(rows * static_cast<size_t>(linear.in), time_.forward(layer, kMade[kind]), end);
         }
         for (LinearKind kind : {LinearKind::Qkv, LinearKind::Fc1})
@@ -93,7 +97,7 @@ void GptBuffers::addHead(const ModelConfig& model, const PrecisionPlan& plan, in
     const bool codes = head.readsCodes(TensorRole::GradOutput);
     // A current scale needs the amax of the whole tensor, so all its rows are there at once.
     const bool whole = codes && head.fp8Recipe() == RecipeKind::Current;
-    chunkRows = whole ? rows : chunkRowsFor(rows, rowBytes);
+    chunkRows = whole ? rows : chunkRowsFor(rows, rowBytes, transposed_);
     logits = add(static_cast<size_t>(chunkRows * rowBytes), time_.head(), time_.head());
     losses = add(static_cast<size_t>(rows) * sizeof(float), time_.head(), time_.head());
     if (head.readsCodes(TensorRole::Input))
@@ -108,12 +112,13 @@ void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan
     const size_t wide = std::max(3 * width, ffn);
     const int begin = time_.backward(model.layers - 1, TimeLine::Fc2Input),
               end = time_.backward(0, TimeLine::QkvWeight);
-    size_t againCols = 0;
+    size_t againCols = 0, againCodeCols = 0;
     bool anyCodes = false, anyWideCodes = false;
     for (const LinearPlan& linear : plan.linears) {
         if (linear.kind == LinearKind::Head) continue;
         const bool isWide = linear.kind == LinearKind::Qkv || linear.kind == LinearKind::Fc1;
         if (linear.readsCodes(TensorRole::GradOutput)) (isWide ? anyWideCodes : anyCodes) = true;
+        if (transposed_ && linear.fp8(Gemm::Wgrad)) againCodeCols = std::max(againCodeCols, static_cast<size_t>(linear.in));
         if (!linear.fp8(Gemm::Wgrad) && linear.kind != LinearKind::Proj)
             againCols = std::max(againCols, static_cast<size_t>(linear.in));
     }
@@ -122,6 +127,10 @@ void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan
     if (againCols > 0) again = add(m * againCols * size, begin, end);
     if (anyCodes) gradCodes = add(m * width, time_.finalNormBack(), end);
     if (anyWideCodes) gradCodesWide = add(m * wide, begin, end);
+    if (!transposed_) return;
+    if (anyCodes) gradTransposed = add(m * width, time_.finalNormBack(), end);
+    if (anyWideCodes) gradTransposedWide = add(m * wide, begin, end);
+    if (againCodeCols > 0) againCodes = add(m * againCodeCols, begin, end);
 }
 
 std::vector<Arena::Part> gradientParts(const ModelConfig& model, const ParameterLayout& layout) {

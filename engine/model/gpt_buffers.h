@@ -60,7 +60,10 @@ struct LayerBuffers {
 
 /// M = batch * context rows. Names as in gpt_model.cpp.
 struct GptBuffers {
-    GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory = true);
+    /// transposedCodes: the device's products need k contiguous (Backend::needsTransposedCodes()). Then codes of inputs
+    /// live in forward only, and backward makes them again, transposed.
+    GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory = true,
+               bool transposedCodes = false);
 
     template <class T = void>
     T* at(BufferId buffer) const {
@@ -83,6 +86,7 @@ struct GptBuffers {
     BufferId dWide;             ///< (M, max(3C, F))
     BufferId again;             ///< (M, max(C, F)): the input of a wgrad in plain values, made again
     BufferId gradCodes, gradCodesWide;
+    BufferId gradTransposed, gradTransposedWide, againCodes;  ///< with transposedCodes
 
   private:
     void addForward(const ModelConfig& model, const PrecisionPlan& plan, int batch);
@@ -90,7 +94,7 @@ struct GptBuffers {
     void addBackward(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows);
     BufferId add(size_t bytes, int begin, int end);
     TimeLine time_;
-    bool share_;
+    bool share_, transposed_;
 };
 
 /// When each part of the flat gradients is first written, for Arena::placeOver; empty when alignment gaps between the

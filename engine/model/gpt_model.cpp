@@ -32,27 +32,43 @@ int GptModel::weightTensor(int index) const {
 }
 
 Operand GptModel::weight(int index, const PassFlags& flags) const {
+    return operand(index, TensorRole::Weight, parameter(weightTensor(index)), weightCodes(index), flags);
+}
+
+CodePair GptModel::weightCodes(int index) const {
     const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
-    return operand(index, TensorRole::Weight, parameter(weightTensor(index)),
-                   offset < 0 ? nullptr : parameters_.codes + offset, flags);
+    if (offset < 0) return {};
+    return {parameters_.codes + offset, parameters_.codesTransposed ? parameters_.codesTransposed + offset : nullptr};
 }
 
-Operand GptModel::operand(int index, TensorRole role, const void* plain, const uint8_t* codes,
+Operand GptModel::operand(int index, TensorRole role, const void* plain, CodePair codes,
                           const PassFlags& flags) const {
-    return {plain, codes, scaling_.scaleInv(plan_.slot(index, role), flags)};
+    return {plain, codes.rows, codes.transposed, scaling_.scaleInv(plan_.slot(index, role), flags)};
 }
 
-uint8_t* GptModel::inputCodes(int index) const {
-    if (index == plan_.headIndex()) return buffers_.at<uint8_t>(buffers_.headInputCodes);
-    return buffers_.at<uint8_t>(
-        buffers_.layers[static_cast<size_t>(index / kLinearsPerLayer)].inputCodes[index % kLinearsPerLayer]);
+CodePair GptModel::inputCodes(int index) const {
+    if (index == plan_.headIndex()) return {buffers_.at<uint8_t>(buffers_.headInputCodes), nullptr};
+    return {buffers_.at<uint8_t>(
+                buffers_.layers[static_cast<size_t>(index / kLinearsPerLayer)].inputCodes[index % kLinearsPerLayer]),
+            nullptr};
 }
 
-uint8_t* GptModel::gradCodes(int index) const {
+uint8_t* GptModel::againCodes(int index) const {
+    return linearPlan(index).fp8(Gemm::Wgrad) ? buffers_.at<uint8_t>(buffers_.againCodes) : nullptr;
+}
+
+Operand GptModel::wgradInput(int index, const void* plain, const PassFlags& flags) const {
+    uint8_t* again = againCodes(index);
+    // Row codes are gone by now where transposed ones were made again; the product reads those alone.
+    return operand(index, TensorRole::Input, plain, again ? CodePair{again, again} : inputCodes(index), flags);
+}
+
+CodePair GptModel::gradCodes(int index) const {
     const LinearKind kind = linearPlan(index).kind;
-    if (!linearPlan(index).readsCodes(TensorRole::GradOutput)) return nullptr;
+    if (!linearPlan(index).readsCodes(TensorRole::GradOutput)) return {};
     const bool wide = kind == LinearKind::Qkv || kind == LinearKind::Fc1;
-    return buffers_.at<uint8_t>(wide ? buffers_.gradCodesWide : buffers_.gradCodes);
+    return {buffers_.at<uint8_t>(wide ? buffers_.gradCodesWide : buffers_.gradCodes),
+            buffers_.at<uint8_t>(wide ? buffers_.gradTransposedWide : buffers_.gradTransposed)};
 }
 
 void GptModel::trainPass(Backend& backend, const PassFlags& flags) {
@@ -85,15 +101,13 @@ void GptModel::evalPass(Backend& backend, int64_t rows, bool clear) {
 
 void GptModel::castWeights(Backend& backend, const PassFlags& flags) {
     for (int index = 0; index < plan_.linearCount(); ++index) {
-        const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
-        if (offset >= 0)
-            scaling_.castCurrentWeight(backend, index, parameter(weightTensor(index)), parameters_.codes + offset,
-                                       flags);
+        const CodePair codes = weightCodes(index);
+        if (codes.rows) scaling_.castCurrentWeight(backend, index, parameter(weightTensor(index)), codes, flags);
     }
 }
 
 void GptModel::normForward(Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta,
-                           void* residualOut, int gain, float* mean, float* rstd, int reader, uint8_t* codes) {
+                           void* residualOut, int gain, float* mean, float* rstd, int reader, CodePair codes) {
     const LinearPlan& linear = linearPlan(reader);
     const int slot = plan_.slot(reader, TensorRole::Input);
     const bool head = reader == plan_.headIndex();
@@ -192,13 +206,13 @@ void GptModel::headChunk(Backend& backend, const PassFlags& flags, int64_t row, 
     const int gradSlot = plan_.slot(index, TensorRole::GradOutput);
     const int64_t width = model_.width, size = static_cast<int64_t>(dtypeSize(plan_.type));
     const auto* normOut = buffers_.at<char>(buffers_.normOut);
-    const uint8_t* codes = inputCodes(index);
+    uint8_t* const codes = inputCodes(index).rows;
     const Operand x = operand(index, TensorRole::Input, normOut ? normOut + row * width * size : nullptr,
-                              codes ? codes + row * width : nullptr, flags);
+                              {codes ? codes + row * width : nullptr, nullptr}, flags);
     void* logits = buffers_.at(buffers_.logits);
     linear(index).forward(backend, rows, x, weight(index, flags), nullptr, logits, plan_.type);
 
-    uint8_t* gradCodes = buffers_.at<uint8_t>(buffers_.headGradCodes);
+    const CodePair gradCodes{buffers_.at<uint8_t>(buffers_.headGradCodes), nullptr};
     CrossEntropy loss;
     loss.rows = rows;
     loss.vocabulary = model_.vocabulary;

@@ -20,6 +20,7 @@ struct ParameterMemory {
     float* gradients = nullptr;
     char* compute = nullptr;          ///< copy of the plan's type; the masters themselves in F32 modes
     uint8_t* codes = nullptr;         ///< FP8 codes of the weights that have them, at codeOffset[linear]
+    uint8_t* codesTransposed = nullptr;  ///< likewise, transposed, where the chip's products need it
     std::vector<int64_t> codeOffset;  ///< -1: none
 };
 
@@ -46,12 +47,13 @@ class GptModel {
     void evalPass(kernels::Backend& backend, int64_t rows, bool clear);
     /// Codes of the weights under the current recipe, from the compute copy; once a step and before an evaluation.
     void castWeights(kernels::Backend& backend, const PassFlags& flags);
+    CodePair weightCodes(int index) const;  ///< where the linear's weight has its codes; none: nullptr
 
   private:
     void forward(kernels::Backend& backend, const PassFlags& flags);
     void forwardLayer(kernels::Backend& backend, int layer, const PassFlags& flags);
     void normForward(kernels::Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta,
-                     void* residualOut, int gain, float* mean, float* rstd, int reader, uint8_t* codes);
+                     void* residualOut, int gain, float* mean, float* rstd, int reader, CodePair codes);
     void head(kernels::Backend& backend, const PassFlags& flags);
     void headChunk(kernels::Backend& backend, const PassFlags& flags, int64_t row, int64_t rows);
     void backward(kernels::Backend& backend, const PassFlags& flags);
@@ -68,9 +70,13 @@ class GptModel {
     Linear linear(int index) const { return Linear(plan_, index, map_); }
     const LinearPlan& linearPlan(int index) const { return plan_.linears[static_cast<size_t>(index)]; }
     Operand weight(int index, const PassFlags& flags) const;
-    Operand operand(int index, TensorRole role, const void* plain, const uint8_t* codes, const PassFlags& flags) const;
-    uint8_t* inputCodes(int index) const;
-    uint8_t* gradCodes(int index) const;
+    Operand operand(int index, TensorRole role, const void* plain, CodePair codes, const PassFlags& flags) const;
+    CodePair inputCodes(int index) const;
+    CodePair gradCodes(int index) const;
+    /// Transposed codes of the linear's input for its wgrad, made again in backward; nullptr where row codes serve.
+    uint8_t* againCodes(int index) const;
+    /// The input of the linear's wgrad: row codes (or plain values) where they serve, else what backward made again.
+    Operand wgradInput(int index, const void* plain, const PassFlags& flags) const;
     int weightTensor(int index) const;
 
     ModelConfig model_;

@@ -40,6 +40,7 @@ MatmulOperand Linear::operand(Gemm gemm, TensorRole role, const Operand& values,
     operand.ld = ld;
     if (linear().fp8(gemm)) {
         operand.data = values.codes;
+        operand.transposed = values.transposed;
         operand.type = plan_.format(role);
         operand.scaleInv = values.scaleInv;
     } else {

@@ -14,6 +14,7 @@ namespace mantissa::engine {
 struct Operand {
     const void* plain = nullptr;      ///< of the plan's type
     const uint8_t* codes = nullptr;   ///< FP8
+    const uint8_t* transposed = nullptr;  ///< the same codes stored the other way round, where the chip needs them
     const float* scaleInv = nullptr;  ///< device memory, of the codes
 };
 

@@ -91,11 +91,12 @@ uint64_t ScalingState::roundingSeed(int slot, const PassFlags& flags) const {
                static_cast<uint64_t>(slot));
 }
 
-CastTarget ScalingState::fullCast(int slot, uint8_t* codes, const ScaleEntry* entry, TensorSlot* statistics,
+CastTarget ScalingState::fullCast(int slot, CodePair codes, const ScaleEntry* entry, TensorSlot* statistics,
                                   const PassFlags& flags) const {
     CastTarget target;
     target.format = plan_.format(plan_.roleOfSlot(slot));
-    target.codes = codes;
+    target.codes = codes.rows;
+    target.codesTransposed = codes.transposed;
     target.scale = &entry->scale;
     target.slot = statistics;
     target.count = flags.count;
@@ -106,7 +107,16 @@ CastTarget ScalingState::fullCast(int slot, uint8_t* codes, const ScaleEntry* en
     return target;
 }
 
-CastTarget ScalingState::producerCast(int slot, uint8_t* codes, const PassFlags& flags) const {
+CastTarget ScalingState::againCast(int slot, uint8_t* transposed, const PassFlags& flags) const {
+    if (!transposed || plan_.tensorRecipe(slot) == RecipeKind::Bf16) return {};
+    CastTarget target;
+    target.format = plan_.format(plan_.roleOfSlot(slot));
+    target.codesTransposed = transposed;
+    target.scale = &entry(slot, flags)->scale;
+    return target;
+}
+
+CastTarget ScalingState::producerCast(int slot, CodePair codes, const PassFlags& flags) const {
     const RecipeKind recipe = plan_.tensorRecipe(slot);
     if (recipe == RecipeKind::Bf16) return {};
     if (recipe != RecipeKind::Current)
@@ -120,7 +130,7 @@ CastTarget ScalingState::producerCast(int slot, uint8_t* codes, const PassFlags&
     return target;
 }
 
-void ScalingState::finishCast(Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, uint8_t* codes,
+void ScalingState::finishCast(Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, CodePair codes,
                               const PassFlags& flags) const {
     if (plan_.tensorRecipe(slot) != RecipeKind::Current) return;
     CurrentScale scale;
@@ -138,7 +148,7 @@ void ScalingState::finishCast(Backend& backend, int slot, const void* in, int64_
     backend.run(quantize);
 }
 
-CastTarget ScalingState::weightCast(int linear, uint8_t* codes, bool dear, bool exponents, bool count) const {
+CastTarget ScalingState::weightCast(int linear, CodePair codes, bool dear, bool exponents, bool count) const {
     const int slot = plan_.slot(linear, TensorRole::Weight);
     const RecipeKind recipe = plan_.tensorRecipe(slot);
     if (recipe == RecipeKind::Bf16) return {};
@@ -149,13 +159,13 @@ CastTarget ScalingState::weightCast(int linear, uint8_t* codes, bool dear, bool 
     CastTarget target = fullCast(slot, codes, table_ + slot, slots_ + slot, flags);
     if (recipe == RecipeKind::Current) {
         target.amaxOnly = true;
-        target.codes = nullptr;
+        target.codes = target.codesTransposed = nullptr;
         target.dear = target.exponents = target.count = false;
     }
     return target;
 }
 
-void ScalingState::castCurrentWeight(Backend& backend, int linear, const void* weight, uint8_t* codes,
+void ScalingState::castCurrentWeight(Backend& backend, int linear, const void* weight, CodePair codes,
                                      const PassFlags& flags) const {
     const int slot = plan_.slot(linear, TensorRole::Weight);
     if (plan_.tensorRecipe(slot) != RecipeKind::Current) return;

@@ -21,6 +21,13 @@ struct PassFlags {
     uint64_t step = 0;       ///< 1-based, for the seed of stochastic rounding
 };
 
+/// Where a cast's codes go, and where a product finds them. On chips whose products need k contiguous a tensor also has
+/// its codes transposed; elsewhere `transposed` is nullptr.
+struct CodePair {
+    uint8_t* rows = nullptr;
+    uint8_t* transposed = nullptr;
+};
+
 /// Delayed: the producer casts with the table's scale, its amax goes to the slot. Current: the producer takes the amax
 /// alone (scratch slot), finishCast sets the scale and casts in a second pass. Fixed: as delayed, the scale never
 /// moves. Weights: AdamW casts (delayed, fixed) or takes the amax (current); castCurrentWeights makes the codes at the
@@ -35,14 +42,17 @@ class ScalingState {
         kernels::Backend& backend);  ///< fresh state: scale 1 (or the fixed one), empty windows, static descriptions
 
     /// Target of the op that produces the tensor. codes: where its codes go.
-    kernels::CastTarget producerCast(int slot, uint8_t* codes, const PassFlags& flags) const;
+    kernels::CastTarget producerCast(int slot, CodePair codes, const PassFlags& flags) const;
     /// Completes the cast under the current recipe (nothing else to do otherwise). in: (rows, cols) BF16.
-    void finishCast(kernels::Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, uint8_t* codes,
+    void finishCast(kernels::Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, CodePair codes,
                     const PassFlags& flags) const;
+    /// Target of an op of backward that makes a tensor of forward again: transposed codes alone, with the scale that
+    /// forward used, nothing counted. No cast when `transposed` is nullptr.
+    kernels::CastTarget againCast(int slot, uint8_t* transposed, const PassFlags& flags) const;
     /// Target of a weight in AdamW.
-    kernels::CastTarget weightCast(int linear, uint8_t* codes, bool dear, bool exponents, bool count) const;
+    kernels::CastTarget weightCast(int linear, CodePair codes, bool dear, bool exponents, bool count) const;
     /// weight: BF16 (out, in) of linear i; codes likewise.
-    void castCurrentWeight(kernels::Backend& backend, int linear, const void* weight, uint8_t* codes,
+    void castCurrentWeight(kernels::Backend& backend, int linear, const void* weight, CodePair codes,
                            const PassFlags& flags) const;
     /// Start of a micro-batch: clears the scratch amax of the current recipe.
     void beginPass(kernels::Backend& backend) const;
@@ -65,7 +75,7 @@ class ScalingState {
 
   private:
     kernels::ScaleEntry* entry(int slot, const PassFlags& flags) const;
-    kernels::CastTarget fullCast(int slot, uint8_t* codes, const kernels::ScaleEntry* entry,
+    kernels::CastTarget fullCast(int slot, CodePair codes, const kernels::ScaleEntry* entry,
                                  kernels::TensorSlot* statistics, const PassFlags& flags) const;
     uint64_t roundingSeed(int slot, const PassFlags& flags) const;
 

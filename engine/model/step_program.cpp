@@ -20,15 +20,16 @@ size_t aligned(size_t bytes) {
 
 }  // namespace
 
-StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory)
+StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory, bool transposedCodes)
     : config_(config),
       plan_(makePrecisionPlan(config.model, config.precision)),
       layout_(makeParameterLayout(config.model)),
-      buffers_(config.model, plan_, config.batch, shareMemory),
+      buffers_(config.model, plan_, config.batch, shareMemory, transposedCodes),
       scaling_(plan_, config.precision, config.seed),
       map_(plan_),
       model_(config_.model, plan_, layout_, buffers_, scaling_, map_, config.batch),
-      rows_(static_cast<int64_t>(config.batch) * config.model.context) {
+      rows_(static_cast<int64_t>(config.batch) * config.model.context),
+      transposedCodes_(transposedCodes) {
     for (int linear = 0; linear < plan_.linearCount(); ++linear) {
         const LinearPlan& one = plan_.linears[static_cast<size_t>(linear)];
         const bool codes = one.readsCodes(TensorRole::Weight);
@@ -44,7 +45,7 @@ StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory)
 size_t StepProgram::weightBytes() const {
     const size_t n = static_cast<size_t>(layout_.size);
     const size_t compute = plan_.type == DType::F32 ? 0 : aligned(n * dtypeSize(plan_.type));
-    return aligned(n * sizeof(float)) + compute + static_cast<size_t>(codeBytes_);
+    return aligned(n * sizeof(float)) + compute + static_cast<size_t>(codeBytes_) * (transposedCodes_ ? 2 : 1);
 }
 
 size_t StepProgram::controlBytes() const {
@@ -59,6 +60,7 @@ void StepProgram::bind(char* weights, char* moments, char* gradients, char* acti
     const size_t copy = plan_.type == DType::F32 ? 0 : aligned(n * dtypeSize(plan_.type));
     parameters_.compute = copy ? weights + aligned(n * sizeof(float)) : weights;
     parameters_.codes = reinterpret_cast<uint8_t*>(weights + aligned(n * sizeof(float)) + copy);
+    parameters_.codesTransposed = transposedCodes_ ? parameters_.codes + codeBytes_ : nullptr;
     parameters_.moment1 = reinterpret_cast<float*>(moments);
     parameters_.moment2 = reinterpret_cast<float*>(moments + aligned(n * sizeof(float)));
     parameters_.gradients = reinterpret_cast<float*>(gradientsShared_ ? activations + gradientOffset_ : gradients);
@@ -157,6 +159,10 @@ void StepProgram::initialiseWeights(Backend& backend) {
 }
 
 void StepProgram::replay(Backend& backend, int key, void (StepProgram::*queue)(Backend&)) {
+    if (config_.precision.stochasticRounding) {
+        (this->*queue)(backend);  // the seeds change from step to step, a recording would keep the first ones
+        return;
+    }
     std::unique_ptr<Recording>& recording = recordings_[key];
     if (!recording) recording = backend.record([this, &backend, queue] { (this->*queue)(backend); });
     backend.replay(*recording);
@@ -222,9 +228,8 @@ void StepProgram::queueAdam(Backend& backend, const PassFlags& next, bool castOn
     for (const ParameterInfo& info : layout_.tensors) {
         ParameterTensor tensor{info.offset, info.rows, info.cols, info.decay, {}};
         if (info.linear >= 0 && parameters_.codeOffset[static_cast<size_t>(info.linear)] >= 0)
-            tensor.cast = scaling_.weightCast(
-                info.linear, parameters_.codes + parameters_.codeOffset[static_cast<size_t>(info.linear)], next.dear,
-                next.exponents, next.count);
+            tensor.cast =
+                scaling_.weightCast(info.linear, model_.weightCodes(info.linear), next.dear, next.exponents, next.count);
         tensors.push_back(tensor);
     }
     AdamW adam;

@@ -21,8 +21,9 @@ namespace mantissa::engine {
 /// Sizes first (no memory), then allocate(), then the passes. Thread: the trainer's.
 class StepProgram {
   public:
-    /// shareMemory false: every activation has memory of its own (a test compares the bits). Throws InvalidConfig.
-    explicit StepProgram(const TrainerConfig& config, bool shareMemory = true);
+    /// shareMemory false: every activation has memory of its own (a test compares the bits). transposedCodes: what the
+    /// backend's needsTransposedCodes() says. Throws InvalidConfig.
+    explicit StepProgram(const TrainerConfig& config, bool shareMemory = true, bool transposedCodes = false);
     StepProgram(const StepProgram&) = delete;
     StepProgram& operator=(const StepProgram&) = delete;
 
@@ -77,6 +78,7 @@ class StepProgram {
     EffectiveMap map_;
     GptModel model_;
     int64_t rows_ = 0;
+    bool transposedCodes_ = false;
     bool gradientsShared_ = false;
     size_t gradientOffset_ = 0;  ///< in the arena, when shared
     int64_t codeBytes_ = 0;
