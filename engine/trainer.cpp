@@ -28,8 +28,8 @@ class CountedExecutor final : public kernels::Executor {
     int threads_;
 };
 
-/// The number of the CUDA device that the choice means, or -1 for the CPU. "auto" is the first usable GPU, else the CPU.
-/// Throws InvalidConfig when it is no device.
+/// The number of the CUDA device that the choice means, or -1 for the CPU. "auto" is the first usable GPU, else the
+/// CPU. Throws InvalidConfig when it is no device.
 int cudaIndex(const DeviceChoice& choice) {
     const std::string& device = choice.device;
     if (device == "cpu") return -1;
@@ -67,9 +67,7 @@ std::unique_ptr<kernels::Backend> makeBackend(const DeviceChoice& choice, kernel
 
 struct Trainer::Impl {
     Impl(const TrainerConfig& config, const DeviceChoice& choice, std::shared_ptr<const TokenSource> data)
-        : pool(choice.threads),
-          backend(makeBackend(choice, pool)),
-          core(config, *backend, std::move(data)) {}
+        : pool(choice.threads), backend(makeBackend(choice, pool)), core(config, *backend, std::move(data)) {}
     ThreadPool pool;
     std::unique_ptr<kernels::Backend> backend;
     TrainerCore core;

@@ -57,7 +57,10 @@ TensorNumerics tensorNumerics(const TensorSlot& slot, bool dear, bool exponents)
 
 TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::shared_ptr<const TokenSource> data,
                          bool shareMemory)
-    : config_(config), backend_(backend), data_(std::move(data)), program_(config, shareMemory, backend.needsTransposedCodes()) {
+    : config_(config),
+      backend_(backend),
+      data_(std::move(data)),
+      program_(config, shareMemory, backend.needsTransposedCodes()) {
     checkConfig();
     memory_ = program_.memoryPlan(backend_, data_->bytesInMemory());
     MemoryPlan wanted = memory_;

@@ -1,4 +1,5 @@
-// The seam between the engine and a device: memory, ops, recorded sequences. The CPU runs an op at once; a GPU queues it.
+// The seam between the engine and a device: memory, ops, recorded sequences. The CPU runs an op at once; a GPU queues
+// it.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +30,14 @@ struct PhaseTimes {
 };
 
 // All ops that go through the seam; Matmul is apart because it reports what ran.
-#define MANTISSA_OPS(X)                                                                                                            \
-    X(Quantize, Elementwise) X(DelayedUpdate, Elementwise) X(CurrentScale, Elementwise) X(NormForward, Elementwise)                  \
-    X(NormBackward, Elementwise) X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise) X(AttentionForward, Attention) \
-    X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise) X(EmbeddingBackward, Elementwise) X(CrossEntropy, Elementwise)  \
-    X(SumLosses, Elementwise) X(StepBegin, Elementwise) X(SumSquares, Optimizer) X(GradientControl, Optimizer) X(AdamW, Optimizer)   \
-    X(InitNormal, Elementwise) X(Fill, Elementwise)
+#define MANTISSA_OPS(X)                                                                                     \
+    X(Quantize, Elementwise)                                                                                \
+    X(DelayedUpdate, Elementwise) X(CurrentScale, Elementwise) X(NormForward, Elementwise)                  \
+        X(NormBackward, Elementwise) X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise)   \
+            X(AttentionForward, Attention) X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise) \
+                X(EmbeddingBackward, Elementwise) X(CrossEntropy, Elementwise) X(SumLosses, Elementwise)    \
+                    X(StepBegin, Elementwise) X(SumSquares, Optimizer) X(GradientControl, Optimizer)        \
+                        X(AdamW, Optimizer) X(InitNormal, Elementwise) X(Fill, Elementwise)
 
 /// A recorded sequence of ops that can be replayed: a CUDA graph, or the closure itself on the CPU.
 class Recording {
@@ -52,11 +55,13 @@ class Backend {
     /// Zeroed, 256-byte aligned. Throws OutOfMemory with the number of bytes. Freed by release().
     virtual void* allocate(size_t bytes) = 0;
     virtual void release(void* memory) noexcept = 0;
-    virtual void upload(void* device, const void* host, size_t bytes) = 0;    ///< ordered with the ops; host may be reused on return
+    virtual void upload(void* device, const void* host,
+                        size_t bytes) = 0;  ///< ordered with the ops; host may be reused on return
     virtual void download(void* host, const void* device, size_t bytes) = 0;  ///< waits for the ops before it
     virtual void synchronize() = 0;
 
-    /// Scratch bytes that an op needs beside its arguments. The engine takes the maximum over a step in its plan and binds it once.
+    /// Scratch bytes that an op needs beside its arguments. The engine takes the maximum over a step in its plan and
+    /// binds it once.
     virtual size_t workspace(const Matmul& op) const = 0;
 #define MANTISSA_DECLARE_WORKSPACE(Op, phase) virtual size_t workspace(const Op& op) const = 0;
     MANTISSA_OPS(MANTISSA_DECLARE_WORKSPACE)
@@ -69,7 +74,8 @@ class Backend {
     MANTISSA_OPS(MANTISSA_DECLARE_RUN)
 #undef MANTISSA_DECLARE_RUN
 
-    /// True when products need k contiguous FP8 operands (compute capability < 10), so that transposed codes must exist.
+    /// True when products need k contiguous FP8 operands (compute capability < 10), so that transposed codes must
+    /// exist.
     virtual bool needsTransposedCodes() const = 0;
     /// True when FP8 products run on the chip's own FP8 units; the CPU's count as emulated.
     virtual bool nativeFp8() const = 0;
@@ -85,7 +91,8 @@ class Backend {
 std::unique_ptr<Backend> createCpuBackend(Executor& executor, const std::string& isa = "");
 /// The reference backend: plain loops, F32 storage of the same types, double sums; for tests only.
 std::unique_ptr<Backend> createReferenceBackend();
-/// CUDA device `index`. Throws DeviceUnavailable with the probe's sentence when it cannot be used, or in a build without CUDA.
+/// CUDA device `index`. Throws DeviceUnavailable with the probe's sentence when it cannot be used, or in a build
+/// without CUDA.
 std::unique_ptr<Backend> createCudaBackend(int index = 0);
 
 }  // namespace mantissa::kernels

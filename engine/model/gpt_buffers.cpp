@@ -9,8 +9,8 @@ using kernels::Gemm;
 
 namespace {
 
-/// Logits at a time. CPU: 16 MiB keep the chunk near the last cache; fewer than 256 rows starve the products. GPU: 1 GiB,
-/// for each chunk reads and writes the whole FP32 gradient of the head once more.
+/// Logits at a time. CPU: 16 MiB keep the chunk near the last cache; fewer than 256 rows starve the products. GPU: 1
+/// GiB, for each chunk reads and writes the whole FP32 gradient of the head once more.
 constexpr int64_t kLogitBytes = 16 << 20, kLogitBytesGpu = 1 << 30;
 constexpr int64_t kMinChunkRows = 256;
 
@@ -118,7 +118,8 @@ void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan
         if (linear.kind == LinearKind::Head) continue;
         const bool isWide = linear.kind == LinearKind::Qkv || linear.kind == LinearKind::Fc1;
         if (linear.readsCodes(TensorRole::GradOutput)) (isWide ? anyWideCodes : anyCodes) = true;
-        if (transposed_ && linear.fp8(Gemm::Wgrad)) againCodeCols = std::max(againCodeCols, static_cast<size_t>(linear.in));
+        if (transposed_ && linear.fp8(Gemm::Wgrad))
+            againCodeCols = std::max(againCodeCols, static_cast<size_t>(linear.in));
         if (!linear.fp8(Gemm::Wgrad) && linear.kind != LinearKind::Proj)
             againCols = std::max(againCols, static_cast<size_t>(linear.in));
     }

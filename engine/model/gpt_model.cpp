@@ -41,8 +41,7 @@ CodePair GptModel::weightCodes(int index) const {
     return {parameters_.codes + offset, parameters_.codesTransposed ? parameters_.codesTransposed + offset : nullptr};
 }
 
-Operand GptModel::operand(int index, TensorRole role, const void* plain, CodePair codes,
-                          const PassFlags& flags) const {
+Operand GptModel::operand(int index, TensorRole role, const void* plain, CodePair codes, const PassFlags& flags) const {
     return {plain, codes.rows, codes.transposed, scaling_.scaleInv(plan_.slot(index, role), flags)};
 }
 

@@ -18,10 +18,10 @@ struct ParameterMemory {
     float* moment1 = nullptr;
     float* moment2 = nullptr;
     float* gradients = nullptr;
-    char* compute = nullptr;          ///< copy of the plan's type; the masters themselves in F32 modes
-    uint8_t* codes = nullptr;         ///< FP8 codes of the weights that have them, at codeOffset[linear]
+    char* compute = nullptr;             ///< copy of the plan's type; the masters themselves in F32 modes
+    uint8_t* codes = nullptr;            ///< FP8 codes of the weights that have them, at codeOffset[linear]
     uint8_t* codesTransposed = nullptr;  ///< likewise, transposed, where the chip's products need it
-    std::vector<int64_t> codeOffset;  ///< -1: none
+    std::vector<int64_t> codeOffset;     ///< -1: none
 };
 
 /// What a pass reads and writes beside activations, in device memory.

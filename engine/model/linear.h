@@ -12,10 +12,10 @@ namespace mantissa::engine {
 
 /// One operand in both forms; the plan says which one a product reads.
 struct Operand {
-    const void* plain = nullptr;      ///< of the plan's type
-    const uint8_t* codes = nullptr;   ///< FP8
+    const void* plain = nullptr;          ///< of the plan's type
+    const uint8_t* codes = nullptr;       ///< FP8
     const uint8_t* transposed = nullptr;  ///< the same codes stored the other way round, where the chip needs them
-    const float* scaleInv = nullptr;  ///< device memory, of the codes
+    const float* scaleInv = nullptr;      ///< device memory, of the codes
 };
 
 /// What ran, by linear and product. Filled by Linear's calls alone.

@@ -228,8 +228,8 @@ void StepProgram::queueAdam(Backend& backend, const PassFlags& next, bool castOn
     for (const ParameterInfo& info : layout_.tensors) {
         ParameterTensor tensor{info.offset, info.rows, info.cols, info.decay, {}};
         if (info.linear >= 0 && parameters_.codeOffset[static_cast<size_t>(info.linear)] >= 0)
-            tensor.cast =
-                scaling_.weightCast(info.linear, model_.weightCodes(info.linear), next.dear, next.exponents, next.count);
+            tensor.cast = scaling_.weightCast(info.linear, model_.weightCodes(info.linear), next.dear, next.exponents,
+                                              next.count);
         tensors.push_back(tensor);
     }
     AdamW adam;

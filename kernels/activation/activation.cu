@@ -1,5 +1,5 @@
-// GELU and SwiGLU with the cast after them and, backward, the bias gradient and forward's output made again. A block owns
-// up to 1024 columns and a stretch of rows. Memory bound.
+// GELU and SwiGLU with the cast after them and, backward, the bias gradient and forward's output made again. A block
+// owns up to 1024 columns and a stretch of rows. Memory bound.
 #include "kernels/activation/activation.h"
 #include "kernels/device/cuda/cast.cuh"
 
@@ -9,7 +9,9 @@ namespace {
 
 constexpr int kThreads = 128;
 
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+__device__ __forceinline__ float sigmoid(float x) {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
 
 /// tanh form: 0.5 x (1 + tanh(u)) = x sigmoid(2 u).
 __device__ __forceinline__ float twiceInner(float x) {
@@ -130,7 +132,8 @@ __global__ void swiGluBackwardKernel(const T* in, const T* dOut, T* dIn, T* outA
     const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * cols; i += stride) {
         const int64_t at = i / cols * 2 * cols + i % cols;
-        const float gate = toFloat(in[at]), up = toFloat(in[at + cols]), d = toFloat(dOut[i]), s = 1.0f / (1.0f + expf(-gate));
+        const float gate = toFloat(in[at]), up = toFloat(in[at + cols]), d = toFloat(dOut[i]),
+                    s = 1.0f / (1.0f + expf(-gate));
         if (outAgain) outAgain[i] = fromFloat<T>(gate * sigmoid(gate) * up);
         dIn[at] = fromFloat<T>(d * up * (s + gate * s * (1.0f - s)));
         dIn[at + cols] = fromFloat<T>(d * gate * s);
@@ -207,8 +210,8 @@ void launchSwiGluBackward(const LaunchContext& context, const ActivationBackward
     withType(op.type, "activation backward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
         swiGluBackwardKernel<T><<<context.multiprocessors * 16, 256, 0, context.stream>>>(
-            static_cast<const T*>(op.in), static_cast<const T*>(op.dOut), static_cast<T*>(dIn), static_cast<T*>(again), op.rows,
-            op.cols);
+            static_cast<const T*>(op.in), static_cast<const T*>(op.dOut), static_cast<T*>(dIn), static_cast<T*>(again),
+            op.rows, op.cols);
     });
     MANTISSA_CUDA_CHECK(cudaGetLastError());
     if (op.cast.format != DType::None || op.dBias) launch(rest, swiGluCast(op, dIn));
@@ -259,9 +262,11 @@ void launch(const LaunchContext& context, const ActivationBackward& op) {
     again.slot = nullptr;  // made again: never counted twice
     args.again = castParams(again, op.rows, op.cols, "activation backward");
     if (op.dBias) args.biasPartials = reinterpret_cast<float*>(scratch);
-    if (workspaceBytes(op) > biasBytes(op)) args.cast.partials = reinterpret_cast<DearPartial*>(scratch + biasBytes(op));
+    if (workspaceBytes(op) > biasBytes(op))
+        args.cast.partials = reinterpret_cast<DearPartial*>(scratch + biasBytes(op));
     args.aligned = alignedRows(op.in, op.cols) && alignedRows(op.dOut, op.cols) && alignedRows(op.dIn, op.cols) &&
-                   alignedRows(op.outAgain, op.cols) && alignedRows(op.cast.codes, op.cols) && alignedRows(op.again.codes, op.cols);
+                   alignedRows(op.outAgain, op.cols) && alignedRows(op.cast.codes, op.cols) &&
+                   alignedRows(op.again.codes, op.cols);
     launchTyped<true>(context, op.type, args, g);
     ColumnSums sums;
     sums.sum[0] = {args.biasPartials, op.dBias};

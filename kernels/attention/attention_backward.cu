@@ -1,7 +1,7 @@
 // Causal attention, backward, BF16 and F16, deterministic: no atomics and no partial dQ in memory. One kernel walks the
-// queries for a tile of 64 keys (dK, dV), one walks the keys for a tile of 64 queries (dQ). Scores are made in both, which
-// costs 7 products where FlashAttention-2's atomic form needs 5, and gives the same bits every time.
-// Products and shared-memory reads limit both kernels.
+// queries for a tile of 64 keys (dK, dV), one walks the keys for a tile of 64 queries (dQ). Scores are made in both,
+// which costs 7 products where FlashAttention-2's atomic form needs 5, and gives the same bits every time. Products and
+// shared-memory reads limit both kernels.
 #include "kernels/attention/attention_cuda.cuh"
 #include "kernels/device/cuda/cast.cuh"
 
@@ -9,8 +9,8 @@ namespace mantissa::kernels::cuda {
 
 namespace {
 
-constexpr int kRows = 64;     ///< queries or keys of a tile
-constexpr int kThreads = 128; ///< 4 warps of 16 rows
+constexpr int kRows = 64;      ///< queries or keys of a tile
+constexpr int kThreads = 128;  ///< 4 warps of 16 rows
 
 /// S^T = K Q^T, dP^T = V dO^T, so that P^T and dS^T come out as left operands of dV += P^T dO and dK += dS^T Q.
 template <class T, int D>
@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kThreads) attentionKeysKernel(AttentionTensors
     constexpr int kSteps = D / 16, kColumnTiles = D / 8, kTileBytes = kRows * D * 2;
     extern __shared__ __align__(128) uint8_t memory[];
     const uint32_t base = sharedAddress(memory);
-    const uint32_t tileK = base, tileV = base + kTileBytes, tileQ = base + 2 * kTileBytes, tileO = base + 4 * kTileBytes;
+    const uint32_t tileK = base, tileV = base + kTileBytes, tileQ = base + 2 * kTileBytes,
+                   tileO = base + 4 * kTileBytes;
     float* rowLse = reinterpret_cast<float*>(memory + 6 * kTileBytes);  // two buffers of 64, then delta likewise
     float* rowDelta = rowLse + 2 * kRows;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -89,12 +90,14 @@ __global__ void __launch_bounds__(kThreads) attentionKeysKernel(AttentionTensors
         }
 #pragma unroll
         for (int s = 0; s < kRows / 16; ++s) {
-            const uint32_t p[4] = {packPair<T>(score[2 * s][0], score[2 * s][1]), packPair<T>(score[2 * s][2], score[2 * s][3]),
+            const uint32_t p[4] = {packPair<T>(score[2 * s][0], score[2 * s][1]),
+                                   packPair<T>(score[2 * s][2], score[2 * s][3]),
                                    packPair<T>(score[2 * s + 1][0], score[2 * s + 1][1]),
                                    packPair<T>(score[2 * s + 1][2], score[2 * s + 1][3])};
-            const uint32_t ds[4] = {
-                packPair<T>(dScore[2 * s][0], dScore[2 * s][1]), packPair<T>(dScore[2 * s][2], dScore[2 * s][3]),
-                packPair<T>(dScore[2 * s + 1][0], dScore[2 * s + 1][1]), packPair<T>(dScore[2 * s + 1][2], dScore[2 * s + 1][3])};
+            const uint32_t ds[4] = {packPair<T>(dScore[2 * s][0], dScore[2 * s][1]),
+                                    packPair<T>(dScore[2 * s][2], dScore[2 * s][3]),
+                                    packPair<T>(dScore[2 * s + 1][0], dScore[2 * s + 1][1]),
+                                    packPair<T>(dScore[2 * s + 1][2], dScore[2 * s + 1][3])};
 #pragma unroll
             for (int n = 0; n < kColumnTiles / 2; ++n) {
                 uint32_t b[4];
@@ -127,7 +130,8 @@ __global__ void __launch_bounds__(kThreads) attentionQueriesKernel(AttentionTens
     constexpr int kSteps = D / 16, kColumnTiles = D / 8, kTileBytes = kRows * D * 2;
     extern __shared__ __align__(128) uint8_t memory[];
     const uint32_t base = sharedAddress(memory);
-    const uint32_t tileQ = base, tileO = base + kTileBytes, tileK = base + 2 * kTileBytes, tileV = base + 4 * kTileBytes;
+    const uint32_t tileQ = base, tileO = base + kTileBytes, tileK = base + 2 * kTileBytes,
+                   tileV = base + 4 * kTileBytes;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int head = blockIdx.y, batch = blockIdx.z, context = args.context;
     const int query0 = (gridDim.x - 1 - blockIdx.x) * kRows;
@@ -193,9 +197,10 @@ __global__ void __launch_bounds__(kThreads) attentionQueriesKernel(AttentionTens
         }
 #pragma unroll
         for (int s = 0; s < kRows / 16; ++s) {
-            const uint32_t ds[4] = {
-                packPair<T>(dScore[2 * s][0], dScore[2 * s][1]), packPair<T>(dScore[2 * s][2], dScore[2 * s][3]),
-                packPair<T>(dScore[2 * s + 1][0], dScore[2 * s + 1][1]), packPair<T>(dScore[2 * s + 1][2], dScore[2 * s + 1][3])};
+            const uint32_t ds[4] = {packPair<T>(dScore[2 * s][0], dScore[2 * s][1]),
+                                    packPair<T>(dScore[2 * s][2], dScore[2 * s][3]),
+                                    packPair<T>(dScore[2 * s + 1][0], dScore[2 * s + 1][1]),
+                                    packPair<T>(dScore[2 * s + 1][2], dScore[2 * s + 1][3])};
 #pragma unroll
             for (int n = 0; n < kColumnTiles / 2; ++n) {
                 uint32_t b[4];
@@ -243,9 +248,12 @@ void launchBackward(const LaunchContext& context, const AttentionBackward& op, f
 template <class T>
 void launchWidth(const LaunchContext& context, const AttentionBackward& op, float* delta) {
     switch (op.headWidth) {
-        case 32: return launchBackward<T, 32>(context, op, delta);
-        case 64: return launchBackward<T, 64>(context, op, delta);
-        default: return launchBackward<T, 128>(context, op, delta);
+        case 32:
+            return launchBackward<T, 32>(context, op, delta);
+        case 64:
+            return launchBackward<T, 64>(context, op, delta);
+        default:
+            return launchBackward<T, 128>(context, op, delta);
     }
 }
 
@@ -255,7 +263,8 @@ size_t deltaBytes(const AttentionBackward& op) {
 
 Quantize castOfGradient(const AttentionBackward& op) {
     Quantize cast;
-    cast.rows = op.batch * op.context, cast.cols = 3 * op.heads * op.headWidth, cast.inType = op.type, cast.in = op.dQkv;
+    cast.rows = op.batch * op.context, cast.cols = 3 * op.heads * op.headWidth, cast.inType = op.type,
+    cast.in = op.dQkv;
     cast.target = op.cast, cast.dbias = op.dBias, cast.accumulateBias = op.accumulate;
     return cast;
 }
@@ -269,19 +278,30 @@ Quantize castAgain(const AttentionBackward& op) {
 
 }  // namespace
 
-size_t workspaceBytes(const AttentionBackward& op) { return deltaBytes(op) + workspaceBytes(castOfGradient(op)); }
+size_t workspaceBytes(const AttentionBackward& op) {
+    return deltaBytes(op) + workspaceBytes(castOfGradient(op));
+}
 
 void launch(const LaunchContext& context, const AttentionBackward& op) {
-    require(op.headWidth == 32 || op.headWidth == 64 || op.headWidth == 128, "attention", "head width must be 32, 64 or 128");
+    require(op.headWidth == 32 || op.headWidth == 64 || op.headWidth == 128, "attention",
+            "head width must be 32, 64 or 128");
     require(op.batch > 0 && op.context > 0 && op.heads > 0, "attention", "sizes must be positive");
-    require(op.qkv && op.out && op.lse && op.dOut && op.dQkv, "attention", "qkv, out, lse, dOut and dQkv must be given");
+    require(op.qkv && op.out && op.lse && op.dOut && op.dQkv, "attention",
+            "qkv, out, lse, dOut and dQkv must be given");
     float* delta = static_cast<float*>(context.scratch(workspaceBytes(op), "attention backward"));
     attentionDelta(context, op, delta);
     switch (op.type) {
-        case DType::F32: attentionBackwardF32(context, op, delta); break;
-        case DType::BF16: launchWidth<Bf16>(context, op, delta); break;
-        case DType::F16: launchWidth<F16>(context, op, delta); break;
-        default: require(false, "attention", "type must be F32, BF16 or F16");
+        case DType::F32:
+            attentionBackwardF32(context, op, delta);
+            break;
+        case DType::BF16:
+            launchWidth<Bf16>(context, op, delta);
+            break;
+        case DType::F16:
+            launchWidth<F16>(context, op, delta);
+            break;
+        default:
+            require(false, "attention", "type must be F32, BF16 or F16");
     }
     LaunchContext rest = context;
     rest.workspace = static_cast<char*>(context.workspace) + deltaBytes(op);

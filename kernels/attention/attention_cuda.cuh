@@ -1,4 +1,5 @@
-// Pieces of the attention kernels: matrix instructions for 16-bit types, asynchronous copies, swizzled shared-memory tiles.
+// Pieces of the attention kernels: matrix instructions for 16-bit types, asynchronous copies, swizzled shared-memory
+// tiles.
 //
 // Tiles are (rows, D) of 16-bit elements in shared memory. A row is D / 8 pieces of 16 bytes; piece p of row r lies at
 // p ^ swizzle(r), so that the eight rows an ldmatrix reads fall into different banks.
@@ -37,7 +38,9 @@ __device__ __forceinline__ void copyAsync16(uint32_t to, const void* from, bool 
     const int size = there ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
 }
-__device__ __forceinline__ void commitCopies() { asm volatile("cp.async.commit_group;"); }
+__device__ __forceinline__ void commitCopies() {
+    asm volatile("cp.async.commit_group;");
+}
 template <int kPending>
 __device__ __forceinline__ void waitCopies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending));

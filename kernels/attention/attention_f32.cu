@@ -1,6 +1,7 @@
-// Causal attention in FP32, both ways, and the row sums that every backward needs. A warp takes one query (or one key, for
-// dK and dV) and walks the other side in steps of 32: the lanes first hold one position each for the dot products, then D/32
-// columns each for the sums. Simple rather than fast: FP32 runs are there to compare with. L1 bandwidth limits it.
+// Causal attention in FP32, both ways, and the row sums that every backward needs. A warp takes one query (or one key,
+// for dK and dV) and walks the other side in steps of 32: the lanes first hold one position each for the dot products,
+// then D/32 columns each for the sums. Simple rather than fast: FP32 runs are there to compare with. L1 bandwidth
+// limits it.
 #include "kernels/attention/attention_cuda.cuh"
 
 namespace mantissa::kernels::cuda {
@@ -144,7 +145,8 @@ __global__ void __launch_bounds__(kWarps * 32) keysKernel(AttentionTensors<float
 
 /// A warp a (position, head): delta = sum over the head's columns of dOut * out.
 template <class T>
-__global__ void deltaKernel(const T* dOut, const T* out, float* delta, int64_t rows, int context, int heads, int headWidth) {
+__global__ void deltaKernel(const T* dOut, const T* out, float* delta, int64_t rows, int context, int heads,
+                            int headWidth) {
     const int64_t index = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
     if (index >= rows * heads) return;
     const int64_t row = index / heads;
@@ -175,9 +177,12 @@ dim3 gridOf(const Op& op) {
 template <class Body>
 void withWidth(int64_t headWidth, Body&& body) {
     switch (headWidth) {
-        case 32: return body(std::integral_constant<int, 32>());
-        case 64: return body(std::integral_constant<int, 64>());
-        default: return body(std::integral_constant<int, 128>());
+        case 32:
+            return body(std::integral_constant<int, 32>());
+        case 64:
+            return body(std::integral_constant<int, 64>());
+        default:
+            return body(std::integral_constant<int, 128>());
     }
 }
 
@@ -211,9 +216,9 @@ void attentionDelta(const LaunchContext& context, const AttentionBackward& op, f
     const unsigned blocks = static_cast<unsigned>((rows * op.heads + 7) / 8);
     withType(op.type, "attention backward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        deltaKernel<T><<<blocks, 256, 0, context.stream>>>(static_cast<const T*>(op.dOut), static_cast<const T*>(op.out), delta,
-                                                           rows, static_cast<int>(op.context), static_cast<int>(op.heads),
-                                                           static_cast<int>(op.headWidth));
+        deltaKernel<T><<<blocks, 256, 0, context.stream>>>(
+            static_cast<const T*>(op.dOut), static_cast<const T*>(op.out), delta, rows, static_cast<int>(op.context),
+            static_cast<int>(op.heads), static_cast<int>(op.headWidth));
     });
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }

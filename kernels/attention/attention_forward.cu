@@ -1,8 +1,8 @@
 // Causal attention, forward, BF16 and F16: FlashAttention-2's order (arXiv:2307.08691) on mma.sync, sm_80 and later.
 //
-// A block takes 128 queries of one head; a warp 32 of them (16 at head width 128), so that each K and V fragment read from
-// shared memory is used twice: with 16 the reads, not the products, would be the limit. Keys come in tiles of 64, double
-// buffered by cp.async. Late query tiles, which see the most keys, start first. Products limit it.
+// A block takes 128 queries of one head; a warp 32 of them (16 at head width 128), so that each K and V fragment read
+// from shared memory is used twice: with 16 the reads, not the products, would be the limit. Keys come in tiles of 64,
+// double buffered by cp.async. Late query tiles, which see the most keys, start first. Products limit it.
 #include "kernels/attention/attention_cuda.cuh"
 #include "kernels/device/cuda/cast.cuh"
 
@@ -193,9 +193,12 @@ void launchForward(const LaunchContext& context, const AttentionForward& op) {
 template <class T>
 void launchWidth(const LaunchContext& context, const AttentionForward& op) {
     switch (op.headWidth) {
-        case 32: return launchForward<T, 32, 2>(context, op);
-        case 64: return launchForward<T, 64, 2>(context, op);
-        default: return launchForward<T, 128, 1>(context, op);
+        case 32:
+            return launchForward<T, 32, 2>(context, op);
+        case 64:
+            return launchForward<T, 64, 2>(context, op);
+        default:
+            return launchForward<T, 128, 1>(context, op);
     }
 }
 
@@ -214,14 +217,22 @@ size_t workspaceBytes(const AttentionForward& op) {
 }
 
 void launch(const LaunchContext& context, const AttentionForward& op) {
-    require(op.headWidth == 32 || op.headWidth == 64 || op.headWidth == 128, "attention", "head width must be 32, 64 or 128");
+    require(op.headWidth == 32 || op.headWidth == 64 || op.headWidth == 128, "attention",
+            "head width must be 32, 64 or 128");
     require(op.batch > 0 && op.context > 0 && op.heads > 0, "attention", "sizes must be positive");
     require(op.qkv && op.out && op.lse, "attention", "qkv, out and lse must be given");
     switch (op.type) {
-        case DType::F32: attentionForwardF32(context, op); break;
-        case DType::BF16: launchWidth<Bf16>(context, op); break;
-        case DType::F16: launchWidth<F16>(context, op); break;
-        default: require(false, "attention", "type must be F32, BF16 or F16");
+        case DType::F32:
+            attentionForwardF32(context, op);
+            break;
+        case DType::BF16:
+            launchWidth<Bf16>(context, op);
+            break;
+        case DType::F16:
+            launchWidth<F16>(context, op);
+            break;
+        default:
+            require(false, "attention", "type must be F32, BF16 or F16");
     }
     if (op.cast.format != DType::None) launch(context, castOfOut(op));
 }

@@ -1,6 +1,6 @@
 // Token and position embeddings. Backward is deterministic without sorting on the host: rows are sorted by token on the
-// device (stable radix sort), cut into chunks of 32, and each chunk sums its runs of equal tokens; runs that cross a chunk's
-// border leave partial sums that are added in order of chunks.
+// device (stable radix sort), cut into chunks of 32, and each chunk sums its runs of equal tokens; runs that cross a
+// chunk's border leave partial sums that are added in order of chunks.
 #include <cub/device/device_radix_sort.cuh>
 
 #include "kernels/device/cuda/cast.cuh"
@@ -60,7 +60,8 @@ __global__ void chunkSumsKernel(EmbeddingBackward op, Sorted sorted) {
             const bool chunkEnd = i == last - first - 1;
             if (!chunkEnd && tokens[i + 2] == token) continue;
             const bool fromBefore = start == 0 && tokens[0] == token, goesOn = chunkEnd && tokens[i + 2] == token;
-            // A run over the whole chunk that also goes on lies in the first slot; the walk below knows it by its tokens.
+            // A run over the whole chunk that also goes on lies in the first slot; the walk below knows it by its
+            // tokens.
             if (fromBefore) {
                 sorted.partials[(static_cast<int64_t>(blockIdx.x) * 2) * op.cols + col] = sum;
             } else if (goesOn) {
@@ -74,7 +75,8 @@ __global__ void chunkSumsKernel(EmbeddingBackward op, Sorted sorted) {
     }
 }
 
-/// Block: the run that starts in chunk blockIdx.x and goes on, if there is one; adds its partial sums in order of chunks.
+/// Block: the run that starts in chunk blockIdx.x and goes on, if there is one; adds its partial sums in order of
+/// chunks.
 __global__ void crossingRunsKernel(EmbeddingBackward op, Sorted sorted) {
     const int chunk = blockIdx.x, last = min(sorted.count, (chunk + 1) * kChunk) - 1;
     if (last + 1 >= sorted.count) return;
@@ -118,9 +120,9 @@ struct Layout {
 Layout layoutOf(const EmbeddingBackward& op) {
     const int count = static_cast<int>(op.batch * op.context);
     Layout layout{};
-    cub::DeviceRadixSort::SortPairs(nullptr, layout.sortBytes, static_cast<const int32_t*>(nullptr), static_cast<int32_t*>(nullptr),
-                                    static_cast<const int32_t*>(nullptr), static_cast<int32_t*>(nullptr), count, 0,
-                                    bitsOf(op.vocabulary));
+    cub::DeviceRadixSort::SortPairs(nullptr, layout.sortBytes, static_cast<const int32_t*>(nullptr),
+                                    static_cast<int32_t*>(nullptr), static_cast<const int32_t*>(nullptr),
+                                    static_cast<int32_t*>(nullptr), count, 0, bitsOf(op.vocabulary));
     const size_t list = roundUp256(static_cast<size_t>(count) * sizeof(int32_t));
     const size_t chunks = static_cast<size_t>((count + kChunk - 1) / kChunk);
     layout.sortedTokens = list;
@@ -138,15 +140,20 @@ int threadsFor(int64_t cols) {
 
 }  // namespace
 
-size_t workspaceBytes(const EmbeddingForward&) { return 0; }
-size_t workspaceBytes(const EmbeddingBackward& op) { return layoutOf(op).total; }
+size_t workspaceBytes(const EmbeddingForward&) {
+    return 0;
+}
+size_t workspaceBytes(const EmbeddingBackward& op) {
+    return layoutOf(op).total;
+}
 
 void launch(const LaunchContext& context, const EmbeddingForward& op) {
     require(op.batch > 0 && op.context > 0 && op.cols > 0, "embedding forward", "sizes must be positive");
     const bool aligned =
         alignedRows(op.tokenTable, op.cols) && alignedRows(op.positionTable, op.cols) && alignedRows(op.out, op.cols);
     const int64_t blocks = (op.batch * op.context * ((op.cols + kLane - 1) / kLane) + 255) / 256;
-    const unsigned grid = static_cast<unsigned>(blocks < context.multiprocessors * 16 ? blocks : context.multiprocessors * 16);
+    const unsigned grid =
+        static_cast<unsigned>(blocks < context.multiprocessors * 16 ? blocks : context.multiprocessors * 16);
     withType(op.type, "embedding forward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
         embeddingForwardKernel<T><<<grid, 256, 0, context.stream>>>(op, aligned);
@@ -165,8 +172,8 @@ void launch(const LaunchContext& context, const EmbeddingBackward& op) {
     rowIndexKernel<<<(count + 255) / 256, 256, 0, context.stream>>>(indices, count);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
     size_t sortBytes = layout.sortBytes;
-    MANTISSA_CUDA_CHECK(cub::DeviceRadixSort::SortPairs(scratch + layout.sort, sortBytes, op.tokens, tokens, indices, rows, count,
-                                                        0, bitsOf(op.vocabulary), context.stream));
+    MANTISSA_CUDA_CHECK(cub::DeviceRadixSort::SortPairs(scratch + layout.sort, sortBytes, op.tokens, tokens, indices,
+                                                        rows, count, 0, bitsOf(op.vocabulary), context.stream));
     const Sorted sorted{tokens, rows, count, reinterpret_cast<float*>(scratch + layout.partials)};
     const unsigned chunks = static_cast<unsigned>((count + kChunk - 1) / kChunk);
     const int threads = threadsFor(op.cols);

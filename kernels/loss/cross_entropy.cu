@@ -1,6 +1,6 @@
-// Cross-entropy: loss and dlogits in one kernel, in place. A row of logits is read from memory once: its second reading, for
-// the gradients, comes from the L2 cache. Rows up to 1024 columns belong to a warp, longer ones to a block.
-// Memory bound: 2 bytes read and 2 written a logit in BF16.
+// Cross-entropy: loss and dlogits in one kernel, in place. A row of logits is read from memory once: its second
+// reading, for the gradients, comes from the L2 cache. Rows up to 1024 columns belong to a warp, longer ones to a
+// block. Memory bound: 2 bytes read and 2 written a logit in BF16.
 #include "kernels/device/cuda/cast.cuh"
 #include "kernels/loss/loss.h"
 
@@ -47,7 +47,8 @@ __global__ void crossEntropyKernel(CrossEntropy op, bool aligned) {
     }
     if (nan) mine.sum = __int_as_float(0x7FC00000);
     for (int offset = 16; offset; offset /= 2) {
-        mine = join(mine, {__shfl_xor_sync(0xFFFFFFFFu, mine.largest, offset), __shfl_xor_sync(0xFFFFFFFFu, mine.sum, offset)});
+        mine = join(
+            mine, {__shfl_xor_sync(0xFFFFFFFFu, mine.largest, offset), __shfl_xor_sync(0xFFFFFFFFu, mine.sum, offset)});
     }
     if constexpr (kThreads > 32) {
         __shared__ MaxSum warps[kThreads / 32];
@@ -95,7 +96,8 @@ __global__ void __launch_bounds__(kSumThreads) sumLossesKernel(SumLosses op) {
 
 Quantize castOf(const CrossEntropy& op) {
     Quantize cast;
-    cast.rows = op.rows, cast.cols = op.vocabularyPadded, cast.inType = op.type, cast.in = op.logits, cast.target = op.cast;
+    cast.rows = op.rows, cast.cols = op.vocabularyPadded, cast.inType = op.type, cast.in = op.logits,
+    cast.target = op.cast;
     return cast;
 }
 
@@ -104,7 +106,9 @@ Quantize castOf(const CrossEntropy& op) {
 size_t workspaceBytes(const CrossEntropy& op) {
     return op.backward && op.cast.format != DType::None ? workspaceBytes(castOf(op)) : 0;
 }
-size_t workspaceBytes(const SumLosses&) { return 0; }
+size_t workspaceBytes(const SumLosses&) {
+    return 0;
+}
 
 void launch(const LaunchContext& context, const CrossEntropy& op) {
     require(op.rows > 0 && op.vocabulary > 0 && op.vocabularyPadded >= op.vocabulary, "cross entropy",
@@ -115,7 +119,8 @@ void launch(const LaunchContext& context, const CrossEntropy& op) {
     withType(op.type, "cross entropy", [&](auto tag) {
         using T = typename decltype(tag)::Type;
         if (op.vocabularyPadded <= 1024) {
-            crossEntropyKernel<T, 32><<<static_cast<unsigned>((op.rows + 3) / 4), 128, 0, context.stream>>>(op, aligned);
+            crossEntropyKernel<T, 32>
+                <<<static_cast<unsigned>((op.rows + 3) / 4), 128, 0, context.stream>>>(op, aligned);
         } else {
             crossEntropyKernel<T, 512><<<static_cast<unsigned>(op.rows), 512, 0, context.stream>>>(op, aligned);
         }

@@ -1,5 +1,5 @@
-// Row-major D (m, n) = A B^T is column-major D^T (n, m) = B A^T: cuBLASLt's A is our b, its B is our a. An operand that is
-// k contiguous is transposed (T) as cuBLASLt's A and plain (N) as its B. Rules of FP8 on sm_89 and sm_90: cuBLAS 13
+// Row-major D (m, n) = A B^T is column-major D^T (n, m) = B A^T: cuBLASLt's A is our b, its B is our a. An operand that
+// is k contiguous is transposed (T) as cuBLASLt's A and plain (N) as its B. Rules of FP8 on sm_89 and sm_90: cuBLAS 13
 // documentation, section 3: only TN, alignment of 16 bytes, not E5M2 x E5M2.
 #include "kernels/matmul/matmul_cuda.h"
 
@@ -18,12 +18,18 @@ constexpr size_t kFactorBytes = 256;
 
 cudaDataType_t libraryType(DType type) {
     switch (type) {
-        case DType::F32: return CUDA_R_32F;
-        case DType::BF16: return CUDA_R_16BF;
-        case DType::F16: return CUDA_R_16F;
-        case DType::E4M3: return CUDA_R_8F_E4M3;
-        case DType::E5M2: return CUDA_R_8F_E5M2;
-        default: throw Error(ErrorCode::ShapeMismatch, std::string("matmul: type ") + dtypeName(type) + " has no product");
+        case DType::F32:
+            return CUDA_R_32F;
+        case DType::BF16:
+            return CUDA_R_16BF;
+        case DType::F16:
+            return CUDA_R_16F;
+        case DType::E4M3:
+            return CUDA_R_8F_E4M3;
+        case DType::E5M2:
+            return CUDA_R_8F_E5M2;
+        default:
+            throw Error(ErrorCode::ShapeMismatch, std::string("matmul: type ") + dtypeName(type) + " has no product");
     }
 }
 
@@ -33,7 +39,9 @@ uint32_t alignmentOf(const void* pointer, int64_t strideBytes = 0) {
     return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-size_t roundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t roundUp(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
 
 /// The library adds a bias of BF16 to BF16 and F32, of F16 to F16, of F32 to F32 from F32.
 bool epilogueTakesBias(const Matmul& op, DType operandType) {
@@ -108,7 +116,8 @@ struct MatmulLibrary::Plan {
 MatmulLibrary::MatmulLibrary(const CublasLtApi& api, int capability) : api_(api), capability_(capability) {
     const cublasStatus_t status = api_.Create(&handle_);
     if (status != CUBLAS_STATUS_SUCCESS) {
-        throw Error(ErrorCode::DeviceFailure, std::string("cuBLASLt: ") + api_.GetStatusString(status) + " in cublasLtCreate");
+        throw Error(ErrorCode::DeviceFailure,
+                    std::string("cuBLASLt: ") + api_.GetStatusString(status) + " in cublasLtCreate");
     }
 }
 
@@ -122,8 +131,8 @@ bool MatmulLibrary::runsNativeFp8(const Matmul& op) const {
     if (op.a.type == DType::E5M2 && op.b.type == DType::E5M2) return false;
     const int64_t outBytes = static_cast<int64_t>(dtypeSize(op.outType));
     return op.k % 16 == 0 && op.n * outBytes % 16 == 0 && op.ldOut * outBytes % 16 == 0 &&
-           (!op.a.kContiguous || op.a.ld % 16 == 0) && (!op.b.kContiguous || op.b.ld % 16 == 0) &&
-           op.a.scaleInv && op.b.scaleInv;
+           (!op.a.kContiguous || op.a.ld % 16 == 0) && (!op.b.kContiguous || op.b.ld % 16 == 0) && op.a.scaleInv &&
+           op.b.scaleInv;
 }
 
 size_t MatmulLibrary::workspaceBytes(const Matmul& op) const {
@@ -148,8 +157,8 @@ const char* MatmulLibrary::describe(const cublasLtMatmulAlgo_t& algorithm, int r
         return std::to_string(value);
     };
     const size_t version = api_.GetVersion();
-    const std::string text = "cublasLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-                             std::to_string(version % 100) + " #" + std::to_string(rank) + " id " +
+    const std::string text = "cublasLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+                             "." + std::to_string(version % 100) + " #" + std::to_string(rank) + " id " +
                              attribute(CUBLASLT_ALGO_CONFIG_ID) + " tile " + attribute(CUBLASLT_ALGO_CONFIG_TILE_ID) +
                              " stages " + attribute(CUBLASLT_ALGO_CONFIG_STAGES_ID) + " splitK " +
                              attribute(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
@@ -175,8 +184,9 @@ const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& p
     }
     made->point(pointers);
     const auto layout = [&](cublasLtMatrixLayout_t* out, int32_t which, int64_t rows, int64_t cols, int64_t ld) {
-        made->check(api_.MatrixLayoutCreate(out, type(which), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
-                    "cublasLtMatrixLayoutCreate");
+        made->check(
+            api_.MatrixLayoutCreate(out, type(which), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
+            "cublasLtMatrixLayoutCreate");
     };
     layout(&made->left, key.left, key.transLeft ? key.k : key.n, key.transLeft ? key.n : key.k, key.ldLeft);
     layout(&made->right, key.right, key.transRight ? key.m : key.k, key.transRight ? key.k : key.m, key.ldRight);
@@ -201,11 +211,12 @@ const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& p
     int chosen = 0;
     while (chosen < count && results[chosen].state != CUBLAS_STATUS_SUCCESS) ++chosen;
     if (status != CUBLAS_STATUS_SUCCESS || chosen >= count) {
-        throw Error(ErrorCode::DeviceFailure,
-                    "cuBLASLt has no algorithm for a product of m " + std::to_string(key.m) + ", n " + std::to_string(key.n) +
-                        ", k " + std::to_string(key.k) + " (types " + std::to_string(key.right) + " x " +
-                        std::to_string(key.left) + " to " + std::to_string(key.out) +
-                        "): " + api_.GetStatusString(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status));
+        throw Error(
+            ErrorCode::DeviceFailure,
+            "cuBLASLt has no algorithm for a product of m " + std::to_string(key.m) + ", n " + std::to_string(key.n) +
+                ", k " + std::to_string(key.k) + " (types " + std::to_string(key.right) + " x " +
+                std::to_string(key.left) + " to " + std::to_string(key.out) +
+                "): " + api_.GetStatusString(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status));
     }
     made->algorithm = results[chosen].algo;
     made->name = describe(made->algorithm, chosen);
@@ -272,9 +283,9 @@ MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) 
     const Plan& chosen = plan(key, pointers);
     chosen.point(pointers);
     const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
-    chosen.check(api_.Matmul(handle_, chosen.desc, factors ? factors : &one, left.data, chosen.left, right.data, chosen.right,
-                             factors ? factors + 1 : &beta, op.out, chosen.out, op.out, chosen.out, &chosen.algorithm, scratch,
-                             kLibraryWorkspace, context.stream),
+    chosen.check(api_.Matmul(handle_, chosen.desc, factors ? factors : &one, left.data, chosen.left, right.data,
+                             chosen.right, factors ? factors + 1 : &beta, op.out, chosen.out, op.out, chosen.out,
+                             &chosen.algorithm, scratch, kLibraryWorkspace, context.stream),
                  "cublasLtMatmul");
     if (op.bias && !libraryBias) addBias(context, op.out, op.outType, op.m, op.n, op.ldOut, op.bias, op.biasType);
     return {op.a.type, op.b.type, op.outType, native, chosen.name};

@@ -12,9 +12,9 @@
 
 namespace mantissa::kernels::cuda {
 
-/// Determinism: the first valid algorithm of the library's own ranking is taken and kept for the shape, the workspace has
-/// one fixed size, and everything runs on one stream; so the same library and chip give the same bits.
-/// Thread: the backend's.
+/// Determinism: the first valid algorithm of the library's own ranking is taken and kept for the shape, the workspace
+/// has one fixed size, and everything runs on one stream; so the same library and chip give the same bits. Thread: the
+/// backend's.
 class MatmulLibrary {
   public:
     /// capability: major * 10 + minor; FP8 runs natively from 89 on.

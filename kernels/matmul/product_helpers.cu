@@ -1,5 +1,5 @@
-// Small kernels around the library's products: decoding of codes for emulated FP8, factors in device memory, biases that no
-// epilogue takes.
+// Small kernels around the library's products: decoding of codes for emulated FP8, factors in device memory, biases
+// that no epilogue takes.
 #include "kernels/device/cuda/cast.cuh"
 
 namespace mantissa::kernels::cuda {
@@ -32,13 +32,16 @@ constexpr int kTransposeTile = 64;
 /// Block (64, 4): a tile of 64 x 64 codes through shared memory.
 __global__ void transposeKernel(const uint8_t* codes, int64_t rows, int64_t cols, int64_t ld, uint8_t* out) {
     __shared__ uint8_t tile[kTransposeTile][kTransposeTile + 4];
-    const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kTransposeTile, col0 = static_cast<int64_t>(blockIdx.x) * kTransposeTile;
+    const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kTransposeTile,
+                  col0 = static_cast<int64_t>(blockIdx.x) * kTransposeTile;
     for (int i = threadIdx.y; i < kTransposeTile; i += blockDim.y) {
-        if (row0 + i < rows && col0 + threadIdx.x < cols) tile[i][threadIdx.x] = codes[(row0 + i) * ld + col0 + threadIdx.x];
+        if (row0 + i < rows && col0 + threadIdx.x < cols)
+            tile[i][threadIdx.x] = codes[(row0 + i) * ld + col0 + threadIdx.x];
     }
     __syncthreads();
     for (int i = threadIdx.y; i < kTransposeTile; i += blockDim.y) {
-        if (col0 + i < cols && row0 + threadIdx.x < rows) out[(col0 + i) * rows + row0 + threadIdx.x] = tile[threadIdx.x][i];
+        if (col0 + i < cols && row0 + threadIdx.x < rows)
+            out[(col0 + i) * rows + row0 + threadIdx.x] = tile[threadIdx.x][i];
     }
 }
 
@@ -55,30 +58,34 @@ void decodeToBf16(const LaunchContext& context, const uint8_t* codes, DType form
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
-void transposeCodes(const LaunchContext& context, const uint8_t* codes, int64_t rows, int64_t cols, int64_t ld, void* out) {
+void transposeCodes(const LaunchContext& context, const uint8_t* codes, int64_t rows, int64_t cols, int64_t ld,
+                    void* out) {
     const dim3 grid(static_cast<unsigned>((cols + kTransposeTile - 1) / kTransposeTile),
                     static_cast<unsigned>((rows + kTransposeTile - 1) / kTransposeTile));
-    transposeKernel<<<grid, dim3(kTransposeTile, 4), 0, context.stream>>>(codes, rows, cols, ld, static_cast<uint8_t*>(out));
+    transposeKernel<<<grid, dim3(kTransposeTile, 4), 0, context.stream>>>(codes, rows, cols, ld,
+                                                                          static_cast<uint8_t*>(out));
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
-void productFactors(const LaunchContext& context, const float* scaleA, const float* scaleB, float beta, float* factors) {
+void productFactors(const LaunchContext& context, const float* scaleA, const float* scaleB, float beta,
+                    float* factors) {
     productFactorsKernel<<<1, 1, 0, context.stream>>>(scaleA, scaleB, beta, factors);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
-void emptyProduct(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld, const void* bias,
-                  DType biasType, bool accumulate) {
+void emptyProduct(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld,
+                  const void* bias, DType biasType, bool accumulate) {
     if (!accumulate) {
         const size_t element = dtypeSize(outType);
-        MANTISSA_CUDA_CHECK(cudaMemset2DAsync(out, static_cast<size_t>(ld) * element, 0, static_cast<size_t>(cols) * element,
-                                              static_cast<size_t>(rows), context.stream));
+        MANTISSA_CUDA_CHECK(cudaMemset2DAsync(out, static_cast<size_t>(ld) * element, 0,
+                                              static_cast<size_t>(cols) * element, static_cast<size_t>(rows),
+                                              context.stream));
     }
     if (bias) addBias(context, out, outType, rows, cols, ld, bias, biasType);
 }
 
-void addBias(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld, const void* bias,
-             DType biasType) {
+void addBias(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld,
+             const void* bias, DType biasType) {
     const unsigned blocks = blocksFor(context, rows * cols);
     withType(outType, "matmul", [&](auto outTag) {
         withType(biasType, "matmul", [&](auto biasTag) {

@@ -1,7 +1,7 @@
-// Backward of the norm with the residual's gradient, the column sums (gain, bias, and the bias of the linear before), the
-// cast of the result, and forward's y made again. A block covers all columns and walks down its rows four at a time; column
-// sums stay in registers, transposed codes in shared memory until a tile of 32 rows is complete.
-// Memory bound: BF16 with FP8 codes and transposes of both tensors moves 2 + 2 + 2 + 2 + 1 + 1 + 1 bytes an element.
+// Backward of the norm with the residual's gradient, the column sums (gain, bias, and the bias of the linear before),
+// the cast of the result, and forward's y made again. A block covers all columns and walks down its rows four at a
+// time; column sums stay in registers, transposed codes in shared memory until a tile of 32 rows is complete. Memory
+// bound: BF16 with FP8 codes and transposes of both tensors moves 2 + 2 + 2 + 2 + 1 + 1 + 1 bytes an element.
 #include "kernels/norm/norm_cuda.cuh"
 
 namespace mantissa::kernels::cuda {
@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardAr
                 float y[kLane], bias[kLane] = {};
                 if (op.bias) load8(static_cast<const T*>(op.bias) + col, valid, aligned, bias);
 #pragma unroll
-                for (int j = 0; j < kLane; ++j) y[j] = j < valid ? normValue(hat[i][j], mean, rstd[i], gain[j], bias[j]) : 0.0f;
+                for (int j = 0; j < kLane; ++j)
+                    y[j] = j < valid ? normValue(hat[i][j], mean, rstd[i], gain[j], bias[j]) : 0.0f;
                 if (op.outAgain) store8(static_cast<T*>(op.outAgain) + at, valid, aligned, y);
                 if (args.again.active()) {
 #pragma unroll
@@ -144,23 +145,28 @@ void launchBackward(const LaunchContext& context, const NormBackwardArgs& args, 
 /// Both stages of a wide row do not fit a block's shared memory: then y is cast again by a pass of its own.
 bool stagesFit(const LaunchContext& context, const NormBackward& op, int threads) {
     const int staged = (op.cast.codesTransposed ? 1 : 0) + (op.again.codesTransposed ? 1 : 0);
-    return staged * stageWords(threads) * sizeof(uint32_t) + 16 * 1024 <= static_cast<size_t>(context.sharedMemoryPerBlock);
+    return staged * stageWords(threads) * sizeof(uint32_t) + 16 * 1024 <=
+           static_cast<size_t>(context.sharedMemoryPerBlock);
 }
 
 }  // namespace
 
-size_t workspaceBytes(const NormBackward& op) { return 3 * partialBytes(op) + dearBytes(op.cast, rowBlocks(op.rows)); }
+size_t workspaceBytes(const NormBackward& op) {
+    return 3 * partialBytes(op) + dearBytes(op.cast, rowBlocks(op.rows));
+}
 
 void launch(const LaunchContext& context, const NormBackward& op) {
     require(op.rows > 0 && op.cols > 0 && op.cols <= 8192, "norm backward", "rows must be positive, columns 1 to 8192");
-    require(op.dOut && op.residual && op.gain && op.rstd, "norm backward", "dOut, residual, gain and rstd must be given");
+    require(op.dOut && op.residual && op.gain && op.rstd, "norm backward",
+            "dOut, residual, gain and rstd must be given");
     require(op.mean || op.kind == NormKind::RmsNorm, "norm backward", "LayerNorm needs the means");
     const int threads = columnThreads(op.cols, 1024);
     if (!stagesFit(context, op, threads)) {
         NormBackward first = op;
         first.again.codesTransposed = nullptr;
         if (!first.again.codes) first.again.format = DType::None;
-        require(op.outAgain && op.type != DType::F16, "norm backward", "so wide a row needs outAgain to make y's codes again");
+        require(op.outAgain && op.type != DType::F16, "norm backward",
+                "so wide a row needs outAgain to make y's codes again");
         launch(context, first);
         Quantize second;
         second.rows = op.rows, second.cols = op.cols, second.inType = op.type, second.in = op.outAgain;
@@ -183,9 +189,11 @@ void launch(const LaunchContext& context, const NormBackward& op) {
         args.cast.partials = reinterpret_cast<DearPartial*>(scratch + 3 * partialBytes(op));
     }
     args.rowsPerBlock = rowsPerBlock(op.rows);
-    args.aligned = alignedRows(op.dOut, op.cols) && alignedRows(op.residual, op.cols) && alignedRows(op.gain, op.cols) &&
-                   alignedRows(op.bias, op.cols) && alignedRows(op.dResidualIn, op.cols) && alignedRows(op.dResidual, op.cols) &&
-                   alignedRows(op.outAgain, op.cols) && alignedRows(op.cast.codes, op.cols) && alignedRows(op.again.codes, op.cols);
+    args.aligned = alignedRows(op.dOut, op.cols) && alignedRows(op.residual, op.cols) &&
+                   alignedRows(op.gain, op.cols) && alignedRows(op.bias, op.cols) &&
+                   alignedRows(op.dResidualIn, op.cols) && alignedRows(op.dResidual, op.cols) &&
+                   alignedRows(op.outAgain, op.cols) && alignedRows(op.cast.codes, op.cols) &&
+                   alignedRows(op.again.codes, op.cols);
     withType(op.type, "norm backward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
         if constexpr (std::is_same_v<T, Bf16>) {

@@ -1,5 +1,5 @@
-// What norm's forward and backward kernels share: sums over a row by a block, and the value of y, so that backward makes
-// forward's codes again bit for bit.
+// What norm's forward and backward kernels share: sums over a row by a block, and the value of y, so that backward
+// makes forward's codes again bit for bit.
 #pragma once
 
 #include "kernels/device/cuda/cast.cuh"

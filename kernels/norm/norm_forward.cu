@@ -1,5 +1,5 @@
-// Residual add, LayerNorm or RMSNorm, and the cast, in one pass. A block covers all columns (8 a thread) and walks down its
-// rows four at a time; the values of a row stay in registers between the two sums, so each tensor is read once.
+// Residual add, LayerNorm or RMSNorm, and the cast, in one pass. A block covers all columns (8 a thread) and walks down
+// its rows four at a time; the values of a row stay in registers between the two sums, so each tensor is read once.
 // Memory bound: BF16 with delta and FP8 codes moves 2 + 2 + 2 + 1 bytes an element.
 #include "kernels/norm/norm_cuda.cuh"
 
@@ -83,7 +83,8 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
             if (valid == 0) continue;
             float y[kLane];
 #pragma unroll
-            for (int j = 0; j < kLane; ++j) y[j] = j < valid ? normValue(r[i][j], sum[i], rstd, gain[j], bias[j]) : 0.0f;
+            for (int j = 0; j < kLane; ++j)
+                y[j] = j < valid ? normValue(r[i][j], sum[i], rstd, gain[j], bias[j]) : 0.0f;
             if (op.out) store8(static_cast<T*>(op.out) + row * op.cols + col, valid, aligned, y);
             if (!args.cast.active()) continue;
             if (!op.castFromF32) {
@@ -103,8 +104,12 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
 }
 
 /// Whole tiles when transposed codes are written, else few rows a block, so that small batches fill the chip.
-int64_t rowsOfBlock(const NormForward& op) { return op.cast.codesTransposed ? kTileRows : 8; }
-int64_t blocksOf(const NormForward& op) { return (op.rows + rowsOfBlock(op) - 1) / rowsOfBlock(op); }
+int64_t rowsOfBlock(const NormForward& op) {
+    return op.cast.codesTransposed ? kTileRows : 8;
+}
+int64_t blocksOf(const NormForward& op) {
+    return (op.rows + rowsOfBlock(op) - 1) / rowsOfBlock(op);
+}
 
 template <class T, bool kDear, int kMaxThreads>
 void launchForward(const LaunchContext& context, const NormForwardArgs& args, int threads) {
@@ -117,7 +122,9 @@ void launchForward(const LaunchContext& context, const NormForwardArgs& args, in
 
 }  // namespace
 
-size_t workspaceBytes(const NormForward& op) { return dearBytes(op.cast, blocksOf(op)); }
+size_t workspaceBytes(const NormForward& op) {
+    return dearBytes(op.cast, blocksOf(op));
+}
 
 void launch(const LaunchContext& context, const NormForward& op) {
     require(op.rows > 0 && op.cols > 0 && op.cols <= 8192, "norm forward", "rows must be positive, columns 1 to 8192");
@@ -127,8 +134,9 @@ void launch(const LaunchContext& context, const NormForward& op) {
     if (dearBytes(op.cast, blocksOf(op))) {
         args.cast.partials = static_cast<DearPartial*>(context.scratch(workspaceBytes(op), "norm forward"));
     }
-    args.aligned = alignedRows(op.residualIn, op.cols) && alignedRows(op.delta, op.cols) && alignedRows(op.residualOut, op.cols) &&
-                   alignedRows(op.out, op.cols) && alignedRows(op.gain, op.cols) && alignedRows(op.bias, op.cols) &&
+    args.aligned = alignedRows(op.residualIn, op.cols) && alignedRows(op.delta, op.cols) &&
+                   alignedRows(op.residualOut, op.cols) && alignedRows(op.out, op.cols) &&
+                   alignedRows(op.gain, op.cols) && alignedRows(op.bias, op.cols) &&
                    alignedRows(op.cast.codes, op.cols);
     const int threads = columnThreads(op.cols, 1024);
     withType(op.type, "norm forward", [&](auto tag) {

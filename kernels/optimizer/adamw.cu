@@ -1,6 +1,7 @@
-// AdamW over all tensors in one launch, with the low-precision copies of the new weights. Tensors with an FP8 copy are cut
-// into tiles of 32 rows x 1024 columns, so that the transposed codes leave as runs of 32 bytes; the others into stretches of
-// 32768 elements. Memory bound: 16 bytes read and 12 written a parameter, 2 more for BF16, 2 more for both sets of codes.
+// AdamW over all tensors in one launch, with the low-precision copies of the new weights. Tensors with an FP8 copy are
+// cut into tiles of 32 rows x 1024 columns, so that the transposed codes leave as runs of 32 bytes; the others into
+// stretches of 32768 elements. Memory bound: 16 bytes read and 12 written a parameter, 2 more for BF16, 2 more for both
+// sets of codes.
 #include <vector>
 
 #include "kernels/device/cuda/cast.cuh"
@@ -81,9 +82,16 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
     const int64_t block = blockIdx.x - entry.firstBlock;
     Factors f{};
     if (!op.castOnly) {
-        f = {op.state->clipFactor, op.parameters->learningRate, op.beta1, op.beta2, 1.0f - op.beta1, 1.0f - op.beta2,
-             static_cast<float>(1.0 / (1.0 - op.state->beta1Power)), static_cast<float>(1.0 / (1.0 - op.state->beta2Power)),
-             op.epsilon, entry.decay ? op.weightDecay : 0.0f};
+        f = {op.state->clipFactor,
+             op.parameters->learningRate,
+             op.beta1,
+             op.beta2,
+             1.0f - op.beta1,
+             1.0f - op.beta2,
+             static_cast<float>(1.0 / (1.0 - op.state->beta1Power)),
+             static_cast<float>(1.0 / (1.0 - op.state->beta2Power)),
+             op.epsilon,
+             entry.decay ? op.weightDecay : 0.0f};
     }
     if (!entry.cast.active()) {
         const int64_t first = block * kStretch, last = min(entry.count, first + kStretch);
@@ -132,7 +140,8 @@ __global__ void clearSlotsKernel(const TensorEntry* entries, const StepState* st
 }
 
 /// Merges a weight's dear partials, only when its codes were written.
-__global__ void mergeWeightDearKernel(const TensorEntry* entries, const DearPartial* partials, const StepState* state, bool always) {
+__global__ void mergeWeightDearKernel(const TensorEntry* entries, const DearPartial* partials, const StepState* state,
+                                      bool always) {
     if (!always && state->applied == 0) return;
     const TensorEntry& entry = entries[blockIdx.x];
     if (!entry.cast.partials) return;  // set on the host to say that the dear set is wanted
@@ -224,12 +233,19 @@ void launch(const LaunchContext& context, const AdamW& op) {
     clearSlotsKernel<<<op.tensorCount, 64, 0, context.stream>>>(args.entries, op.state, op.castOnly);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
     switch (op.compute ? op.computeType : DType::F32) {
-        case DType::BF16: launchAdamW<Bf16>(context, args, plan); break;
-        case DType::F16: launchAdamW<F16>(context, args, plan); break;
-        default: launchAdamW<float>(context, args, plan); break;
+        case DType::BF16:
+            launchAdamW<Bf16>(context, args, plan);
+            break;
+        case DType::F16:
+            launchAdamW<F16>(context, args, plan);
+            break;
+        default:
+            launchAdamW<float>(context, args, plan);
+            break;
     }
     if (!plan.dear) return;
-    mergeWeightDearKernel<<<op.tensorCount, kThreads, 0, context.stream>>>(args.entries, args.partials, op.state, op.castOnly);
+    mergeWeightDearKernel<<<op.tensorCount, kThreads, 0, context.stream>>>(args.entries, args.partials, op.state,
+                                                                           op.castOnly);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 

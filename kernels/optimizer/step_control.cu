@@ -93,22 +93,34 @@ __global__ void initNormalKernel(InitNormal op, const int64_t* table) {
     const Philox4 random = philoxBlock(op.seed, static_cast<uint64_t>(pair), op.stream);
     op.out[pair * 2] = normalValue(table, random.value[0] | static_cast<uint64_t>(random.value[1]) << 32, op.std);
     if (pair * 2 + 1 < op.n) {
-        op.out[pair * 2 + 1] = normalValue(table, random.value[2] | static_cast<uint64_t>(random.value[3]) << 32, op.std);
+        op.out[pair * 2 + 1] =
+            normalValue(table, random.value[2] | static_cast<uint64_t>(random.value[3]) << 32, op.std);
     }
 }
 
 __global__ void fillKernel(Fill op) {
     const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < op.n; i += stride) op.out[i] = op.value;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < op.n; i += stride)
+        op.out[i] = op.value;
 }
 
 }  // namespace
 
-size_t workspaceBytes(const StepBegin&) { return 0; }
-size_t workspaceBytes(const SumSquares&) { return 0; }
-size_t workspaceBytes(const GradientControl&) { return 0; }
-size_t workspaceBytes(const InitNormal&) { return 0; }
-size_t workspaceBytes(const Fill&) { return 0; }
+size_t workspaceBytes(const StepBegin&) {
+    return 0;
+}
+size_t workspaceBytes(const SumSquares&) {
+    return 0;
+}
+size_t workspaceBytes(const GradientControl&) {
+    return 0;
+}
+size_t workspaceBytes(const InitNormal&) {
+    return 0;
+}
+size_t workspaceBytes(const Fill&) {
+    return 0;
+}
 
 void launch(const LaunchContext& context, const StepBegin& op) {
     const unsigned blocks = op.slotCount > 1 ? static_cast<unsigned>(op.slotCount) : 1;

@@ -1,7 +1,7 @@
 // Stand-alone cast: codes, transposed codes, counters and column sums in one pass over the tensor.
 //
-// A block owns up to 1024 columns (128 threads of 8) and a stretch of rows. Memory bound: 2 bytes read and up to 2 written
-// an element.
+// A block owns up to 1024 columns (128 threads of 8) and a stretch of rows. Memory bound: 2 bytes read and up to 2
+// written an element.
 #include "kernels/device/cuda/cast.cuh"
 
 namespace mantissa::kernels::cuda {

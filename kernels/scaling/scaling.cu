@@ -10,7 +10,9 @@ namespace {
 
 constexpr int kThreads = 128;
 
-__device__ float largestFinite(DType format) { return format == DType::E4M3 ? 448.0f : 57344.0f; }
+__device__ float largestFinite(DType format) {
+    return format == DType::E4M3 ? 448.0f : 57344.0f;
+}
 
 __global__ void __launch_bounds__(kThreads) delayedUpdateKernel(DelayedUpdate op) {
     const int tensor = blockIdx.x, thread = threadIdx.x;
@@ -34,7 +36,8 @@ __global__ void __launch_bounds__(kThreads) delayedUpdateKernel(DelayedUpdate op
         __syncthreads();
         for (int i = 0; i < kThreads / 32; ++i) largest = fmaxf(largest, warps[i]);
     }
-    // Roll: slot i takes slot i + 1, the last slot takes this step's amax, slot 0 becomes 0. In strides, reads before writes.
+    // Roll: slot i takes slot i + 1, the last slot takes this step's amax, slot 0 becomes 0. In strides, reads before
+    // writes.
     __syncthreads();
     for (int base = 0; base < length; base += kThreads) {
         const int i = base + thread;
@@ -73,8 +76,12 @@ __global__ void currentScaleKernel(CurrentScale op) {
 
 }  // namespace
 
-size_t workspaceBytes(const DelayedUpdate&) { return 0; }
-size_t workspaceBytes(const CurrentScale&) { return 0; }
+size_t workspaceBytes(const DelayedUpdate&) {
+    return 0;
+}
+size_t workspaceBytes(const CurrentScale&) {
+    return 0;
+}
 
 void launch(const LaunchContext& context, const DelayedUpdate& op) {
     if (op.count == 0) return;

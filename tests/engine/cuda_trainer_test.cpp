@@ -1,5 +1,5 @@
-// Training on the GPU beside the CPU: the same start, losses that agree while rounding has not parted the runs, the same bits
-// from run to run, and state that goes through a checkpoint.
+// Training on the GPU beside the CPU: the same start, losses that agree while rounding has not parted the runs, the
+// same bits from run to run, and state that goes through a checkpoint.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,11 +21,14 @@ struct Case {
     double tolerance;  ///< nats/token over the first ten steps
 };
 
-/// FP32 differs by the order of sums alone; TF32 keeps 10 bits of each input, BF16 8 of every activation, and FP8 adds codes
-/// that fall on the other side of a midpoint.
-const Case kCases[] = {{"fp32", PrecisionMode::Fp32, RecipeKind::Bf16, 2e-4},   {"tf32", PrecisionMode::Tf32, RecipeKind::Bf16, 5e-3},
-                       {"fp16", PrecisionMode::Fp16, RecipeKind::Bf16, 5e-3},   {"bf16", PrecisionMode::Bf16, RecipeKind::Bf16, 2e-2},
-                       {"delayed", PrecisionMode::Fp8, RecipeKind::Delayed, 5e-2}, {"current", PrecisionMode::Fp8, RecipeKind::Current, 5e-2},
+/// FP32 differs by the order of sums alone; TF32 keeps 10 bits of each input, BF16 8 of every activation, and FP8 adds
+/// codes that fall on the other side of a midpoint.
+const Case kCases[] = {{"fp32", PrecisionMode::Fp32, RecipeKind::Bf16, 2e-4},
+                       {"tf32", PrecisionMode::Tf32, RecipeKind::Bf16, 5e-3},
+                       {"fp16", PrecisionMode::Fp16, RecipeKind::Bf16, 5e-3},
+                       {"bf16", PrecisionMode::Bf16, RecipeKind::Bf16, 2e-2},
+                       {"delayed", PrecisionMode::Fp8, RecipeKind::Delayed, 5e-2},
+                       {"current", PrecisionMode::Fp8, RecipeKind::Current, 5e-2},
                        {"fixed", PrecisionMode::Fp8, RecipeKind::Fixed, 5e-2}};
 
 class TrainerOnGpu : public test::CudaTest {};
@@ -34,7 +37,8 @@ TEST_F(TrainerOnGpu, FirstTenLossesAgreeWithTheCpu) {
     for (const Case& c : kCases) {
         const TrainerConfig config = tinyConfig(c.mode, c.recipe);
         Trainer cpu(config, {"cpu", 2, ""}, tokensFor(config)), gpu(config, {"cuda", 0, ""}, tokensFor(config));
-        EXPECT_EQ(cpu.weight("h.0.attn.qkv.weight"), gpu.weight("h.0.attn.qkv.weight")) << c.name << ": initial weights";
+        EXPECT_EQ(cpu.weight("h.0.attn.qkv.weight"), gpu.weight("h.0.attn.qkv.weight"))
+            << c.name << ": initial weights";
         double worst = 0;
         for (int step = 1; step <= 10; ++step) {
             const StepMetrics onCpu = cpu.step(), onGpu = gpu.step();
@@ -86,7 +90,8 @@ TEST_F(TrainerOnGpu, LossFallsAndTheMapNamesWhatRan) {
         EXPECT_GT(phases, 0) << c.name;
         int fp8 = 0;
         for (const EffectivePrecision& row : trainer.effectivePrecision()) {
-            EXPECT_NE(row.algorithm.find("cublasLt"), std::string::npos) << row.layer << " " << row.linear << " " << row.gemm;
+            EXPECT_NE(row.algorithm.find("cublasLt"), std::string::npos)
+                << row.layer << " " << row.linear << " " << row.gemm;
             fp8 += row.a == "e4m3" || row.a == "e5m2";
         }
         EXPECT_EQ(fp8, c.mode == PrecisionMode::Fp8 ? 24 : 0) << c.name;

@@ -1,5 +1,6 @@
-// Runs an op on the GPU that is written with host pointers: every registered host buffer has a twin in device memory, and
-// pointers in the op that lie in a buffer are exchanged for its twin. So one op is given to the reference and to the GPU.
+// Runs an op on the GPU that is written with host pointers: every registered host buffer has a twin in device memory,
+// and pointers in the op that lie in a buffer are exchanged for its twin. So one op is given to the reference and to
+// the GPU.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 // The cast to FP8 with its counters, shared by every kernel that writes codes.
 //
 // A block owns columns: each thread eight neighbouring columns, walked down a tile of rows. So column sums stay in
-// registers, and transposed codes are gathered in shared memory (words of four rows, private to the thread until they are
-// written) and leave as runs of 16 or 32 bytes.
+// registers, and transposed codes are gathered in shared memory (words of four rows, private to the thread until they
+// are written) and leave as runs of 16 or 32 bytes.
 //
-// Counting costs little because it works on four packed codes at a time, and because values beyond the largest finite one
-// and NaN are looked at one by one only where a vector holds any.
+// Counting costs little because it works on four packed codes at a time, and because values beyond the largest finite
+// one and NaN are looked at one by one only where a vector holds any.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -81,7 +81,9 @@ __device__ __forceinline__ void beginCast(const CastParams& cast, CastState& sta
     __syncthreads();
 }
 
-__device__ __forceinline__ float largestFinite(int format) { return format == 1 ? 448.0f : 57344.0f; }
+__device__ __forceinline__ float largestFinite(int format) {
+    return format == 1 ? 448.0f : 57344.0f;
+}
 
 /// Four values, already multiplied by the scale, to four codes, the first in the low byte.
 __device__ __forceinline__ uint32_t encode4(int format, float a, float b, float c, float d) {
@@ -96,15 +98,18 @@ __device__ __forceinline__ uint32_t encode4(int format, float a, float b, float 
 }
 
 __device__ __forceinline__ float decode(int format, uint32_t code) {
-    const __half_raw half = __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code),
-                                                    format == 1 ? __NV_E4M3 : __NV_E5M2);
+    const __half_raw half =
+        __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), format == 1 ? __NV_E4M3 : __NV_E5M2);
     return __half2float(__half(half));
 }
 
-/// The rare values: beyond the largest finite value after scaling, Inf, NaN. Counts of overRange, clipped, inf and nan in the
-/// four bytes of the result. Arguments by value: a reference would drive the caller's registers into local memory.
-[[maybe_unused]] static __device__ __noinline__ uint32_t countRare4(int format, float scale, float x0, float x1, float x2, float x3) {
-    // The next float after 448 / 57344; a cast rounds above the largest value from the tie on (E5M2) or beyond it (E4M3).
+/// The rare values: beyond the largest finite value after scaling, Inf, NaN. Counts of overRange, clipped, inf and nan
+/// in the four bytes of the result. Arguments by value: a reference would drive the caller's registers into local
+/// memory.
+[[maybe_unused]] static __device__ __noinline__ uint32_t countRare4(int format, float scale, float x0, float x1,
+                                                                    float x2, float x3) {
+    // The next float after 448 / 57344; a cast rounds above the largest value from the tie on (E5M2) or beyond it
+    // (E4M3).
     const float next = format == 1 ? __int_as_float(0x43E00001) : __int_as_float(0x47600001);
     const float lastNotClipped = format == 1 ? 464.0f : __int_as_float(0x476FFFFF);
     const float x[4] = {x0, x1, x2, x3};
@@ -112,14 +117,14 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const float magnitude = fabsf(__fmul_rn(x[i], scale));
-        counts += (magnitude > next ? 1u : 0u) + (magnitude > lastNotClipped ? 1u << 8 : 0u) + (isinf(x[i]) ? 1u << 16 : 0u) +
-                  (isnan(x[i]) ? 1u << 24 : 0u);
+        counts += (magnitude > next ? 1u : 0u) + (magnitude > lastNotClipped ? 1u << 8 : 0u) +
+                  (isinf(x[i]) ? 1u << 16 : 0u) + (isnan(x[i]) ? 1u << 24 : 0u);
     }
     return counts;
 }
 
-[[maybe_unused]] static __device__ __noinline__ void countDear(const CastParams& cast, float x, uint32_t code, CastState& state,
-                                       CastShared& shared) {
+[[maybe_unused]] static __device__ __noinline__ void countDear(const CastParams& cast, float x, uint32_t code,
+                                                               CastState& state, CastShared& shared) {
     if (!isfinite(x)) return;
     const double value = x;
     const double error = static_cast<double>(__fmul_rn(decode(cast.format, code), state.scaleInv)) - value;
@@ -133,7 +138,8 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
 }
 
 /// Stochastic rounding of four scaled values that start at element `index` of the tensor.
-[[maybe_unused]] static __device__ __noinline__ uint32_t stochastic4(int format, uint64_t seed, int64_t index, float y0, float y1, float y2, float y3) {
+[[maybe_unused]] static __device__ __noinline__ uint32_t stochastic4(int format, uint64_t seed, int64_t index, float y0,
+                                                                     float y1, float y2, float y3) {
     const Fp8Traits traits = format == 1 ? kE4m3 : kE5m2;
     const float y[4] = {y0, y1, y2, y3};
     uint32_t word = 0;
@@ -142,18 +148,18 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
         const uint64_t element = static_cast<uint64_t>(index + i);
         const Philox4 random = philoxBlock(seed, element >> 2, 0);
         const int which = static_cast<int>(element & 3);
-        const uint32_t bits = which < 2 ? (which ? random.value[1] : random.value[0])
-                                        : (which == 3 ? random.value[3] : random.value[2]);
+        const uint32_t bits =
+            which < 2 ? (which ? random.value[1] : random.value[0]) : (which == 3 ? random.value[3] : random.value[2]);
         word |= static_cast<uint32_t>(encodeFp8Stochastic(y[i], traits, bits)) << (i * 8);
     }
     return word;
 }
 
-/// Casts x[0..valid) (BF16-rounded values of row `row`, columns from `col`), counts, and returns the codes in two words.
-/// Lanes from `valid` on must hold 0. Writes nothing to memory.
+/// Casts x[0..valid) (BF16-rounded values of row `row`, columns from `col`), counts, and returns the codes in two
+/// words. Lanes from `valid` on must hold 0. Writes nothing to memory.
 template <bool kDear>
-__device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[kLane], int valid, int64_t row, int64_t col,
-                                       CastState& state, CastShared& shared) {
+__device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[kLane], int valid, int64_t row,
+                                       int64_t col, CastState& state, CastShared& shared) {
 #pragma unroll
     for (int i = 0; i < kLane; ++i) state.amax = fmaxf(state.amax, fabsf(x[i]));
     if (cast.amaxOnly) return make_uint2(0, 0);
@@ -177,8 +183,10 @@ __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[
     const uint32_t low = codes.x & 0x7F7F7F7Fu, high = codes.y & 0x7F7F7F7Fu;
     const uint32_t toNormal = cast.format == 1 ? 0x78787878u : 0x7C7C7C7Cu;  // 128 less the smallest normal code
     const int missing = kLane - valid;
-    state.zeroCodes += kLane - missing - __popc((low + 0x7F7F7F7Fu) & 0x80808080u) - __popc((high + 0x7F7F7F7Fu) & 0x80808080u);
-    state.lowCodes += kLane - missing - __popc((low + toNormal) & 0x80808080u) - __popc((high + toNormal) & 0x80808080u);
+    state.zeroCodes +=
+        kLane - missing - __popc((low + 0x7F7F7F7Fu) & 0x80808080u) - __popc((high + 0x7F7F7F7Fu) & 0x80808080u);
+    state.lowCodes +=
+        kLane - missing - __popc((low + toNormal) & 0x80808080u) - __popc((high + toNormal) & 0x80808080u);
 #pragma unroll
     for (int i = 0; i < kLane; ++i) state.zeros += x[i] == 0.0f;
     state.zeros -= missing;
@@ -203,7 +211,8 @@ __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[
 }
 
 /// Codes of a row to memory.
-__device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, int64_t row, int64_t col, int valid, bool aligned) {
+__device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, int64_t row, int64_t col, int valid,
+                                           bool aligned) {
     if (!cast.codes || cast.amaxOnly) return;
     uint8_t* to = cast.codes + row * cast.cols + col;
     if (aligned) {
@@ -214,7 +223,9 @@ __device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, 
 }
 
 /// Shared-memory words that a block of `threads` needs to gather one tensor's transposed codes.
-constexpr int stageWords(int threads) { return kLane * (kTileRows / 4) * threads; }
+constexpr int stageWords(int threads) {
+    return kLane * (kTileRows / 4) * threads;
+}
 
 /// Four rows of codes (rows 4 * group + 0..3 of the tile) into the stage, turned into words of four rows a column.
 __device__ __forceinline__ void stageFourRows(uint32_t* stage, int group, const uint2 (&rows)[4]) {
@@ -236,7 +247,8 @@ __device__ __forceinline__ void stageFourRows(uint32_t* stage, int group, const 
 
 /// Writes the stage of a tile whose first row is `row0` and whose thread 0 owns the columns from `blockCol` on. A warp
 /// writes what its own threads staged, two lanes a column. Call with the whole warp.
-__device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_t* stage, int64_t row0, int64_t blockCol) {
+__device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_t* stage, int64_t row0,
+                                           int64_t blockCol) {
     __syncwarp();
     const int lane = threadIdx.x % 32, warpFirst = threadIdx.x - lane, half = lane % 2;
     const int64_t rowFrom = row0 + half * 16;
@@ -262,12 +274,14 @@ __device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_
 /// Block-wide: merges what the threads counted into the slot. Every thread of the block calls it once, at its end.
 /// first: this block also reports the elements and the scale.
 template <bool kDear>
-__device__ __forceinline__ void endCast(const CastParams& cast, CastState& state, CastShared& shared, int block, bool first) {
+__device__ __forceinline__ void endCast(const CastParams& cast, CastState& state, CastShared& shared, int block,
+                                        bool first) {
     if (!cast.active() || !cast.slot) return;
     const uint32_t everyone = 0xFFFFFFFFu;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t amaxBits = __reduce_max_sync(everyone, __float_as_uint(state.amax));
-    uint32_t counts[7] = {state.zeros, state.zeroCodes, state.lowCodes, state.overRange, state.clipped, state.inf, state.nan};
+    uint32_t counts[7] = {state.zeros,   state.zeroCodes, state.lowCodes, state.overRange,
+                          state.clipped, state.inf,       state.nan};
     if (lane == 0) atomicMax(&shared.amaxBits, amaxBits);
     if (cast.counts) {
 #pragma unroll
@@ -283,7 +297,8 @@ __device__ __forceinline__ void endCast(const CastParams& cast, CastState& state
             state.sumFourth += __shfl_down_sync(everyone, state.sumFourth, offset);
             state.minNonZero = fminf(state.minNonZero, __shfl_down_sync(everyone, state.minNonZero, offset));
         }
-        if (lane == 0) shared.warps[warp] = {state.sumSquares, state.sumSquaredError, state.sumFourth, state.minNonZero, 0};
+        if (lane == 0)
+            shared.warps[warp] = {state.sumSquares, state.sumSquaredError, state.sumFourth, state.minNonZero, 0};
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -291,7 +306,8 @@ __device__ __forceinline__ void endCast(const CastParams& cast, CastState& state
         if (first && !cast.amaxOnly) cast.slot->scaleUsed = state.scale;
         if (cast.counts) {
             const auto add = [](uint64_t& counter, uint64_t value) {
-                if (value) atomicAdd(reinterpret_cast<unsigned long long*>(&counter), static_cast<unsigned long long>(value));
+                if (value)
+                    atomicAdd(reinterpret_cast<unsigned long long*>(&counter), static_cast<unsigned long long>(value));
             };
             CastCounters& out = cast.slot->counters;
             const uint32_t* sums = shared.counters;
@@ -344,13 +360,15 @@ size_t dearBytes(const CastTarget& target, int64_t blocks);
 /// Adds the blocks' dear partials to the slot, in order.
 void mergeDear(const LaunchContext& context, const CastParams& cast, int64_t blocks);
 
-/// Rows of one block of a column-owning kernel that leaves column sums: a function of the rows alone (determinism), at most
-/// 512 blocks of rows, whole tiles.
+/// Rows of one block of a column-owning kernel that leaves column sums: a function of the rows alone (determinism), at
+/// most 512 blocks of rows, whole tiles.
 inline int64_t rowsPerBlock(int64_t rows) {
     const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
     return (tiles + 511) / 512 * kTileRows;
 }
-inline int64_t rowBlocks(int64_t rows) { return (rows + rowsPerBlock(rows) - 1) / rowsPerBlock(rows); }
+inline int64_t rowBlocks(int64_t rows) {
+    return (rows + rowsPerBlock(rows) - 1) / rowsPerBlock(rows);
+}
 
 /// Threads of a column-owning block that covers `cols` columns, at most `limit`.
 inline int columnThreads(int64_t cols, int limit) {
@@ -361,10 +379,13 @@ inline int columnThreads(int64_t cols, int limit) {
 template <class Kernel>
 void allowSharedMemory(Kernel* kernel, size_t bytes) {
     if (bytes > 32 * 1024) {  // with a kernel's static shared memory more than the 48 KiB that need no asking
-        MANTISSA_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+        MANTISSA_CUDA_CHECK(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
     }
 }
 
-inline size_t roundUp256(size_t bytes) { return (bytes + 255) / 256 * 256; }
+inline size_t roundUp256(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
 
 }  // namespace mantissa::kernels::cuda

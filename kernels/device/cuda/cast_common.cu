@@ -83,7 +83,8 @@ void mergeDear(const LaunchContext& context, const CastParams& cast, int64_t blo
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
-void reduceColumns(const LaunchContext& context, const ColumnSums& sums, int64_t blocks, int64_t cols, bool accumulate) {
+void reduceColumns(const LaunchContext& context, const ColumnSums& sums, int64_t blocks, int64_t cols,
+                   bool accumulate) {
     if (!sums.sum[0].out && !sums.sum[1].out && !sums.sum[2].out) return;
     const dim3 grid(static_cast<unsigned>((cols + 31) / 32), 3);
     reduceColumnsKernel<<<grid, dim3(32, 16), 0, context.stream>>>(sums, blocks, cols, accumulate);

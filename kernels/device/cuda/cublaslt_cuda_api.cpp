@@ -25,8 +25,8 @@ Loaded load() {
     }
     loaded.api.path = library.path();
     const char* missing = nullptr;
-#define MANTISSA_CUBLASLT_LOAD(name)                                                                            \
-    loaded.api.name = reinterpret_cast<decltype(loaded.api.name)>(library.symbol("cublasLt" #name));            \
+#define MANTISSA_CUBLASLT_LOAD(name)                                                                 \
+    loaded.api.name = reinterpret_cast<decltype(loaded.api.name)>(library.symbol("cublasLt" #name)); \
     if (!loaded.api.name) missing = "cublasLt" #name;
     MANTISSA_CUBLASLT_FUNCTIONS(MANTISSA_CUBLASLT_LOAD)
 #undef MANTISSA_CUBLASLT_LOAD

@@ -7,10 +7,11 @@
 
 namespace mantissa::kernels::cuda {
 
-#define MANTISSA_CUBLASLT_FUNCTIONS(X)                                                                              \
-    X(Create) X(Destroy) X(GetVersion) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulAlgoConfigGetAttribute)           \
-    X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) \
-    X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(GetStatusString)
+#define MANTISSA_CUBLASLT_FUNCTIONS(X)                                                                               \
+    X(Create)                                                                                                        \
+    X(Destroy) X(GetVersion) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulAlgoConfigGetAttribute) X(MatmulDescCreate) \
+        X(MatmulDescDestroy) X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy)                  \
+            X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(GetStatusString)
 
 struct CublasLtApi {
 #define MANTISSA_CUBLASLT_POINTER(name) decltype(&cublasLt##name) name = nullptr;

@@ -7,6 +7,8 @@ namespace {
 constexpr const char* kReason = "This build has no CUDA backend (it was configured without CUDA 12.9 or newer).";
 }
 
-std::unique_ptr<Backend> createCudaBackend(int) { throw Error(ErrorCode::DeviceUnavailable, kReason); }
+std::unique_ptr<Backend> createCudaBackend(int) {
+    throw Error(ErrorCode::DeviceUnavailable, kReason);
+}
 
 }  // namespace mantissa::kernels

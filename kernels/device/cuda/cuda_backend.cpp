@@ -12,8 +12,9 @@ std::unique_ptr<Backend> createCudaBackend(int index) {
     const std::vector<DeviceInfo> devices = probeCuda();
     if (devices.size() == 1 && !devices[0].usable) throw Error(ErrorCode::DeviceUnavailable, devices[0].reason);
     if (index < 0 || index >= static_cast<int>(devices.size())) {
-        throw Error(ErrorCode::DeviceUnavailable, "cuda:" + std::to_string(index) + " does not exist: this machine has " +
-                                                      std::to_string(devices.size()) + " CUDA device(s), numbered from 0.");
+        throw Error(ErrorCode::DeviceUnavailable,
+                    "cuda:" + std::to_string(index) + " does not exist: this machine has " +
+                        std::to_string(devices.size()) + " CUDA device(s), numbered from 0.");
     }
     if (!devices[index].usable) throw Error(ErrorCode::DeviceUnavailable, devices[index].reason);
     return std::make_unique<cuda::CudaBackend>(index, devices[index]);
@@ -114,7 +115,9 @@ void CudaBackend::download(void* host, const void* device, size_t bytes) {
     MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
 }
 
-void CudaBackend::synchronize() { MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream)); }
+void CudaBackend::synchronize() {
+    MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+}
 
 void CudaBackend::bindWorkspace(void* memory, size_t bytes) {
     context_.workspace = memory;
@@ -133,18 +136,22 @@ const void* CudaBackend::table(const void* host, size_t bytes) const {
     return memory;
 }
 
-size_t CudaBackend::workspace(const Matmul& op) const { return matmul_->workspaceBytes(op); }
+size_t CudaBackend::workspace(const Matmul& op) const {
+    return matmul_->workspaceBytes(op);
+}
 
 MatmulReport CudaBackend::run(const Matmul& op) {
     enterPhase(Phase::Matmul);
     return matmul_->run(context_, op);
 }
 
-#define MANTISSA_DEFINE_OP(Op, phase)                                                        \
-    size_t CudaBackend::workspace(const Op& op) const { return workspaceBytes(op); }         \
-    void CudaBackend::run(const Op& op) {                                                    \
-        enterPhase(Phase::phase);                                                            \
-        launch(context_, op);                                                                \
+#define MANTISSA_DEFINE_OP(Op, phase)                   \
+    size_t CudaBackend::workspace(const Op& op) const { \
+        return workspaceBytes(op);                      \
+    }                                                   \
+    void CudaBackend::run(const Op& op) {               \
+        enterPhase(Phase::phase);                       \
+        launch(context_, op);                           \
     }
 MANTISSA_OPS(MANTISSA_DEFINE_OP)
 #undef MANTISSA_DEFINE_OP

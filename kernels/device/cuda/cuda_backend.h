@@ -27,8 +27,8 @@ struct GraphTiming {
     void addTo(PhaseTimes& out) const;
 };
 
-/// A captured sequence: the graph with an event at every change of phase, and the same graph without them. The timed one
-/// is replayed now and then only, so that the events cost nothing on the other steps.
+/// A captured sequence: the graph with an event at every change of phase, and the same graph without them. The timed
+/// one is replayed now and then only, so that the events cost nothing on the other steps.
 class GraphRecording final : public Recording {
   public:
     /// Takes `captured` over.
@@ -58,15 +58,19 @@ class CudaBackend final : public Backend, private DeviceTables {
 
     size_t workspace(const Matmul& op) const override;
     MatmulReport run(const Matmul& op) override;
-#define MANTISSA_OVERRIDE_OP(Op, phase)             \
-    size_t workspace(const Op& op) const override;  \
+#define MANTISSA_OVERRIDE_OP(Op, phase)            \
+    size_t workspace(const Op& op) const override; \
     void run(const Op& op) override;
     MANTISSA_OPS(MANTISSA_OVERRIDE_OP)
 #undef MANTISSA_OVERRIDE_OP
     void bindWorkspace(void* memory, size_t bytes) override;
 
-    bool needsTransposedCodes() const override { return capability_ < 100; }
-    bool nativeFp8() const override { return capability_ >= 89; }
+    bool needsTransposedCodes() const override {
+        return capability_ < 100;
+    }
+    bool nativeFp8() const override {
+        return capability_ >= 89;
+    }
 
     std::unique_ptr<Recording> record(std::function<void()> ops) override;
     void replay(Recording& recording) override;
@@ -91,7 +95,7 @@ class CudaBackend final : public Backend, private DeviceTables {
     int stagingHalf_ = 0;
     cudaEvent_t stagingFree_[2] = {};
 
-    std::shared_ptr<GraphTiming> recording_;               ///< of the recording in progress
+    std::shared_ptr<GraphTiming> recording_;              ///< of the recording in progress
     std::vector<std::shared_ptr<GraphTiming>> replayed_;  ///< since the last takePhaseTimes()
 };
 

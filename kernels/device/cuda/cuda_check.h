@@ -15,10 +15,10 @@ namespace mantissa::kernels::cuda {
 }  // namespace mantissa::kernels::cuda
 
 /// After every runtime call; MANTISSA_CUDA_CHECK(cudaGetLastError()) after every launch.
-#define MANTISSA_CUDA_CHECK(expression)                                                                          \
-    do {                                                                                                         \
-        const cudaError_t mantissaCudaCode = (expression);                                                       \
-        if (mantissaCudaCode != cudaSuccess) {                                                                   \
-            ::mantissa::kernels::cuda::throwCudaError(mantissaCudaCode, #expression, __FILE__, __LINE__);        \
-        }                                                                                                        \
+#define MANTISSA_CUDA_CHECK(expression)                                                                   \
+    do {                                                                                                  \
+        const cudaError_t mantissaCudaCode = (expression);                                                \
+        if (mantissaCudaCode != cudaSuccess) {                                                            \
+            ::mantissa::kernels::cuda::throwCudaError(mantissaCudaCode, #expression, __FILE__, __LINE__); \
+        }                                                                                                 \
     } while (false)

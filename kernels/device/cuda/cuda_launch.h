@@ -28,8 +28,8 @@ struct LaunchContext {
     void* scratch(size_t bytes, const char* op) const;
 };
 
-#define MANTISSA_DECLARE_LAUNCH(Op, phase)                        \
-    void launch(const LaunchContext& context, const Op& op);      \
+#define MANTISSA_DECLARE_LAUNCH(Op, phase)                   \
+    void launch(const LaunchContext& context, const Op& op); \
     size_t workspaceBytes(const Op& op);
 MANTISSA_OPS(MANTISSA_DECLARE_LAUNCH)
 #undef MANTISSA_DECLARE_LAUNCH
@@ -37,14 +37,17 @@ MANTISSA_OPS(MANTISSA_DECLARE_LAUNCH)
 /// out (count) BF16 = the codes' values, exact. For products that run emulated.
 void decodeToBf16(const LaunchContext& context, const uint8_t* codes, DType format, int64_t count, void* out);
 /// out (cols, rows) = the transpose of codes (rows, cols) with leading dimension ld.
-void transposeCodes(const LaunchContext& context, const uint8_t* codes, int64_t rows, int64_t cols, int64_t ld, void* out);
-/// out (rows, cols) of `outType` with leading dimension ld += bias (cols) of `biasType`; for products whose epilogue cannot.
-void addBias(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld, const void* bias,
-             DType biasType);
+void transposeCodes(const LaunchContext& context, const uint8_t* codes, int64_t rows, int64_t cols, int64_t ld,
+                    void* out);
+/// out (rows, cols) of `outType` with leading dimension ld += bias (cols) of `biasType`; for products whose epilogue
+/// cannot.
+void addBias(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld,
+             const void* bias, DType biasType);
 /// The product over no k: out = bias (or 0), += when accumulate.
-void emptyProduct(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld, const void* bias,
-                  DType biasType, bool accumulate);
-/// factors (2 floats): *scaleA * *scaleB (nullptr counts as 1), beta. For products that take alpha and beta from device memory.
+void emptyProduct(const LaunchContext& context, void* out, DType outType, int64_t rows, int64_t cols, int64_t ld,
+                  const void* bias, DType biasType, bool accumulate);
+/// factors (2 floats): *scaleA * *scaleB (nullptr counts as 1), beta. For products that take alpha and beta from device
+/// memory.
 void productFactors(const LaunchContext& context, const float* scaleA, const float* scaleB, float beta, float* factors);
 
 /// Throws ShapeMismatch with "op: what" unless ok.

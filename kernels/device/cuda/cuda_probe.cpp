@@ -14,8 +14,8 @@ namespace cuda {
 
 std::string missingDriver() {
     std::string error;
-    const Library driver = Library::open(
-        {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, error);
+    const Library driver =
+        Library::open({"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, error);
     if (!driver) return "No NVIDIA driver is installed (libcuda.so.1 was not found).";
     const auto version = reinterpret_cast<int (*)(int*)>(driver.symbol("cuDriverGetVersion"));
     int number = 0;
@@ -44,10 +44,10 @@ void listCapabilities(const cudaDeviceProp& properties, DeviceInfo& info) {
         info.native.push_back({"FP8 E4M3 and E5M2 products", "one scale a tensor, through cuBLASLt"});
         info.native.push_back({"FP8 casts", "round to nearest even, saturating to the largest finite value"});
     } else {
-        info.emulated.push_back({"FP8 E4M3 and E5M2 products",
-                                 "compute capability " + std::to_string(properties.major) + "." +
-                                     std::to_string(properties.minor) +
-                                     " has no FP8 units (8.9 and later have): the codes are decoded and multiplied in BF16"});
+        info.emulated.push_back(
+            {"FP8 E4M3 and E5M2 products",
+             "compute capability " + std::to_string(properties.major) + "." + std::to_string(properties.minor) +
+                 " has no FP8 units (8.9 and later have): the codes are decoded and multiplied in BF16"});
     }
     if (capability < 100) {
         info.missing.push_back({"MXFP8 and NVFP4 products", "block-scaled formats need compute capability 10"});

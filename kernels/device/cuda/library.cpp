@@ -44,7 +44,9 @@ Library Library::open(const std::vector<std::string>& candidates, std::string& e
     return library;
 }
 
-void* Library::symbol(const char* name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
+void* Library::symbol(const char* name) const {
+    return handle_ ? dlsym(handle_, name) : nullptr;
+}
 
 std::vector<std::string> cudaLibraryCandidates(const std::vector<std::string>& sonames) {
     std::vector<std::string> folders;

@@ -1,5 +1,5 @@
-// Shared libraries opened at run time: the driver, cuBLASLt, NVML. None of them is linked, so one binary serves machines
-// with and without a GPU, a driver or a toolkit.
+// Shared libraries opened at run time: the driver, cuBLASLt, NVML. None of them is linked, so one binary serves
+// machines with and without a GPU, a driver or a toolkit.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ namespace mantissa::kernels::cuda {
 class Library {
   public:
     Library() = default;
-    /// The first of `candidates` (file names or absolute paths) that opens; else empty, with the loader's last text in `error`.
+    /// The first of `candidates` (file names or absolute paths) that opens; else empty, with the loader's last text in
+    /// `error`.
     static Library open(const std::vector<std::string>& candidates, std::string& error);
     explicit operator bool() const { return handle_ != nullptr; }
     const std::string& path() const { return path_; }

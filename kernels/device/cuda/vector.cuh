@@ -15,9 +15,15 @@ namespace mantissa::kernels::cuda {
 using Bf16 = __nv_bfloat16;
 using F16 = __half;
 
-__device__ __forceinline__ float toFloat(float value) { return value; }
-__device__ __forceinline__ float toFloat(Bf16 value) { return __bfloat162float(value); }
-__device__ __forceinline__ float toFloat(F16 value) { return __half2float(value); }
+__device__ __forceinline__ float toFloat(float value) {
+    return value;
+}
+__device__ __forceinline__ float toFloat(Bf16 value) {
+    return __bfloat162float(value);
+}
+__device__ __forceinline__ float toFloat(F16 value) {
+    return __half2float(value);
+}
 
 template <class T>
 __device__ __forceinline__ T fromFloat(float value);
@@ -47,7 +53,8 @@ template <class T>
 __device__ __forceinline__ void load8(const T* from, int valid, bool aligned, float (&value)[kLane]) {
     if (aligned) {
         if constexpr (sizeof(T) == 4) {
-            const float4 low = reinterpret_cast<const float4*>(from)[0], high = reinterpret_cast<const float4*>(from)[1];
+            const float4 low = reinterpret_cast<const float4*>(from)[0],
+                         high = reinterpret_cast<const float4*>(from)[1];
             value[0] = low.x, value[1] = low.y, value[2] = low.z, value[3] = low.w;
             value[4] = high.x, value[5] = high.y, value[6] = high.z, value[7] = high.w;
         } else {
@@ -97,10 +104,14 @@ struct TypeTag {
 template <class Body>
 void withType(DType type, const char* op, Body&& body) {
     switch (type) {
-        case DType::F32: return body(TypeTag<float>());
-        case DType::BF16: return body(TypeTag<Bf16>());
-        case DType::F16: return body(TypeTag<F16>());
-        default: throw Error(ErrorCode::ShapeMismatch, std::string(op) + ": type " + dtypeName(type) + " is not supported");
+        case DType::F32:
+            return body(TypeTag<float>());
+        case DType::BF16:
+            return body(TypeTag<Bf16>());
+        case DType::F16:
+            return body(TypeTag<F16>());
+        default:
+            throw Error(ErrorCode::ShapeMismatch, std::string(op) + ": type " + dtypeName(type) + " is not supported");
     }
 }
 

@@ -1,4 +1,5 @@
-// Products on the GPU: exact on small integers (case N11), within the derived bound elsewhere, the same bits every time.
+// Products on the GPU: exact on small integers (case N11), within the derived bound elsewhere, the same bits every
+// time.
 #include <cmath>
 #include <cstring>
 
@@ -18,7 +19,8 @@ using MatmulOnGpu = test::CudaTest;
 std::vector<uint8_t> transposedCodes(const test::Buffer& buffer, int64_t rows, int64_t cols, int64_t ld) {
     std::vector<uint8_t> out(static_cast<size_t>(rows * cols));
     for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < cols; ++c) out[static_cast<size_t>(c * rows + r)] = buffer.bytes[static_cast<size_t>(r * ld + c)];
+        for (int64_t c = 0; c < cols; ++c)
+            out[static_cast<size_t>(c * rows + r)] = buffer.bytes[static_cast<size_t>(r * ld + c)];
     return out;
 }
 
@@ -27,7 +29,8 @@ MatmulReport runOn(Backend& gpu, MatmulData& data, bool giveTransposed, bool fas
     op.fastAccumulate = fast;
     const MatmulCase& c = data.c;
     std::vector<uint8_t> a, b;
-    std::vector<float> scaleA{data.scaleInvA}, scaleB{data.scaleInvB};  // apart: the library wants them aligned to 16 bytes
+    std::vector<float> scaleA{data.scaleInvA},
+        scaleB{data.scaleInvB};  // apart: the library wants them aligned to 16 bytes
     if (op.a.scaleInv) op.a.scaleInv = scaleA.data();
     if (op.b.scaleInv) op.b.scaleInv = scaleB.data();
     if (isFp8(c.a) && giveTransposed) {
@@ -42,8 +45,9 @@ MatmulReport runOn(Backend& gpu, MatmulData& data, bool giveTransposed, bool fas
     return report;
 }
 
-/// Native FP8 products keep fewer bits while they add: Hopper sums groups of 32 aligned to the largest term with 13 bits below
-/// it, and promotes to FP32 every 128 products unless fast accumulation is on. So 2^-13 of the largest term a group.
+/// Native FP8 products keep fewer bits while they add: Hopper sums groups of 32 aligned to the largest term with 13
+/// bits below it, and promotes to FP32 every 128 products unless fast accumulation is on. So 2^-13 of the largest term
+/// a group.
 double sumBound(const MatmulCase& c, const MatmulReport& report, double magnitude) {
     if (c.tf32) return 0x1p-9 * magnitude;  // both inputs rounded or cut to 10 bits
     return isFp8(c.a) && report.native ? 0x1p-11 * magnitude : 0;
@@ -66,8 +70,8 @@ void expectNear(const MatmulData& got, const std::vector<float>& wanted, const M
             }
             if (std::fabs(value - exact) <= bound) continue;
             if (++failures <= 3)
-                ADD_FAILURE() << c.name() << " (" << report.algorithm << ") at " << i << "," << j << ": " << value << ", wanted "
-                              << exact << " +- " << bound;
+                ADD_FAILURE() << c.name() << " (" << report.algorithm << ") at " << i << "," << j << ": " << value
+                              << ", wanted " << exact << " +- " << bound;
         }
 }
 
@@ -117,7 +121,12 @@ TEST_F(MatmulOnGpu, EveryCaseWithinItsBound) {
 
 TEST_F(MatmulOnGpu, LargeFp8WithinItsBoundAndTheSameBitsTwice) {
     for (Gemm gemm : {Gemm::Fprop, Gemm::Dgrad, Gemm::Wgrad}) {
-        MatmulCase c{gemm, 256, 512, 2048, gemm == Gemm::Fprop ? DType::E4M3 : DType::E5M2, DType::E4M3,
+        MatmulCase c{gemm,
+                     256,
+                     512,
+                     2048,
+                     gemm == Gemm::Fprop ? DType::E4M3 : DType::E5M2,
+                     DType::E4M3,
                      gemm == Gemm::Wgrad ? DType::F32 : DType::BF16};
         c.bias = gemm == Gemm::Fprop;
         c.accumulate = gemm == Gemm::Wgrad;
@@ -142,7 +151,8 @@ TEST_F(MatmulOnGpu, OneCodeByteChangesTheProductByItsWorth) {
     for (int64_t i = 0; i < c.m; ++i)
         for (int64_t j = 0; j < c.n; ++j) {
             const double expected = j == 7 ? change * before.elementA(i, 31) : 0;
-            EXPECT_EQ(after.out.at(i * after.ldOut + j) - before.out.at(i * before.ldOut + j), expected) << i << "," << j;
+            EXPECT_EQ(after.out.at(i * after.ldOut + j) - before.out.at(i * before.ldOut + j), expected)
+                << i << "," << j;
         }
 }
 

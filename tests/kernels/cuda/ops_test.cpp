@@ -1,5 +1,5 @@
-// The fused ops on the GPU against the reference: values within a derived bound; the codes, counters and transposes of a
-// fused cast exact given the op's own value before the cast.
+// The fused ops on the GPU against the reference: values within a derived bound; the codes, counters and transposes of
+// a fused cast exact given the op's own value before the cast.
 #include <cmath>
 #include <cstring>
 
@@ -46,9 +46,11 @@ void expectNear(const std::vector<float>& got, const std::vector<float>& wanted,
         const double error = std::fabs(static_cast<double>(got[i]) - wanted[i]);
         worst = std::max(worst, error / bound);
         if (error <= bound) continue;
-        if (++failures <= 3) ADD_FAILURE() << what << " at " << i << ": " << got[i] << ", wanted " << wanted[i] << " +- " << bound;
+        if (++failures <= 3)
+            ADD_FAILURE() << what << " at " << i << ": " << got[i] << ", wanted " << wanted[i] << " +- " << bound;
     }
-    if (failures) ADD_FAILURE() << what << ": " << failures << " of " << got.size() << " off, worst " << worst << " bounds";
+    if (failures)
+        ADD_FAILURE() << what << ": " << failures << " of " << got.size() << " off, worst " << worst << " bounds";
 }
 
 /// A value computed in F32 and stored in `type`, against a double: one rounding each way and a few of F32.
@@ -132,7 +134,8 @@ TEST_F(NormOnGpu, ForwardAsTheReference) {
                 Cast cast(format, shape.rows, shape.cols);
                 NormForward op;
                 op.kind = kind, op.rows = shape.rows, op.cols = shape.cols, op.type = type;
-                op.residualIn = in.data(), op.gain = gain.data(), op.bias = kind == NormKind::LayerNorm ? bias.data() : nullptr;
+                op.residualIn = in.data(), op.gain = gain.data(),
+                op.bias = kind == NormKind::LayerNorm ? bias.data() : nullptr;
                 if (withDelta) op.delta = delta.data(), op.residualOut = residual.data();
                 op.out = out.data(), op.mean = mean.data(), op.rstd = rstd.data(), op.cast = cast.target();
                 test::Twins twins(*gpu_);
@@ -167,7 +170,8 @@ TEST_F(NormOnGpu, BackwardAsTheReference) {
                 Buffer dOut = normals(type, n, 1), residual = normals(type, n, 2, 1, 0.3), dIn = normals(type, n, 3);
                 Buffer gain = normals(type, shape.cols, 4, 0.1, 1), bias = normals(type, shape.cols, 5, 0.1);
                 Buffer again(type, n), scratch(type, n);
-                std::vector<float> mean(shape.rows), rstd(shape.rows), dGain(shape.cols, 0.25f), dBias(shape.cols, 0.5f);
+                std::vector<float> mean(shape.rows), rstd(shape.rows), dGain(shape.cols, 0.25f),
+                    dBias(shape.cols, 0.5f);
                 std::vector<float> dLinear(shape.cols, 0.75f);
                 NormForward forward;
                 forward.kind = kind, forward.rows = shape.rows, forward.cols = shape.cols, forward.type = type;
@@ -180,12 +184,15 @@ TEST_F(NormOnGpu, BackwardAsTheReference) {
                 op.dOut = dOut.data(), op.residual = residual.data(), op.gain = gain.data(), op.bias = bias.data();
                 op.mean = mean.data(), op.rstd = rstd.data(), op.dResidualIn = variant % 5 ? dIn.data() : nullptr;
                 op.dResidual = dIn.data();
-                op.dGain = dGain.data(), op.dBias = dBias.data(), op.dLinearBias = dLinear.data(), op.accumulate = variant % 2;
+                op.dGain = dGain.data(), op.dBias = dBias.data(), op.dLinearBias = dLinear.data(),
+                op.accumulate = variant % 2;
                 op.cast = cast.target(), op.again = castAgain.target(), op.outAgain = again.data();
-                const std::string what = nameOf(type, shape) + (kind == NormKind::LayerNorm ? " layer" : " rms") + " backward";
+                const std::string what =
+                    nameOf(type, shape) + (kind == NormKind::LayerNorm ? " layer" : " rms") + " backward";
                 test::Twins twins(*gpu_);
                 twins.add(dOut.bytes), twins.add(residual.bytes), twins.add(gain.bytes), twins.add(bias.bytes);
-                twins.add(mean), twins.add(rstd), twins.add(dIn.bytes), twins.add(dGain), twins.add(dBias), twins.add(dLinear);
+                twins.add(mean), twins.add(rstd), twins.add(dIn.bytes), twins.add(dGain), twins.add(dBias),
+                    twins.add(dLinear);
                 twins.add(again.bytes);
                 cast.add(twins), castAgain.add(twins);
                 twins.run(op);
@@ -199,7 +206,8 @@ TEST_F(NormOnGpu, BackwardAsTheReference) {
                 expectNear(twins.get(dGain), dGain, 1e-5, 2e-6 * rows + 1e-5, what + " dGain");
                 expectNear(twins.get(dBias), dBias, 1e-5, 2e-6 * rows + 1e-5, what + " dBias");
                 // Each term may be one unit of its type off.
-                expectNear(twins.get(dLinear), dLinear, 1e-5, (8 * test::unitRoundoff(type) + 2e-6) * rows + 1e-5, what + " dLinear");
+                expectNear(twins.get(dLinear), dLinear, 1e-5, (8 * test::unitRoundoff(type) + 2e-6) * rows + 1e-5,
+                           what + " dLinear");
                 cast.expectExact(twins, got, what);
                 castAgain.expectExact(twins, gotAgain, what + " again", false);
             }
@@ -216,7 +224,8 @@ TEST_F(ActivationOnGpu, ForwardAndBackwardAsTheReference) {
                 const DType format = variant % 3 == 0 ? DType::None : variant % 3 == 1 ? DType::E4M3 : DType::E5M2;
                 const int64_t n = shape.rows * shape.cols, width = kind == Activation::GeluTanh ? 1 : 2;
                 Buffer in = normals(type, n * width, 1, 2), dOut = normals(type, n, 2), out(type, n), again(type, n);
-                if (kind == Activation::GeluTanh && n > 100) in.set(3, 60), in.set(5, -60), in.set(7, 0), in.set(9, -11);
+                if (kind == Activation::GeluTanh && n > 100)
+                    in.set(3, 60), in.set(5, -60), in.set(7, 0), in.set(9, -11);
                 Buffer dIn(type, n * width);
                 std::vector<float> dBias(shape.cols * width, 0.5f);
                 Cast cast(format, shape.rows, shape.cols), castBack(format, shape.rows, shape.cols * width);
@@ -230,7 +239,8 @@ TEST_F(ActivationOnGpu, ForwardAndBackwardAsTheReference) {
                 back.dBias = dBias.data(), back.accumulate = variant % 2;
                 back.again = castAgain.target(), back.outAgain = again.data();
                 test::Twins twins(*gpu_);
-                twins.add(in.bytes), twins.add(dOut.bytes), twins.add(out.bytes), twins.add(again.bytes), twins.add(dIn.bytes);
+                twins.add(in.bytes), twins.add(dOut.bytes), twins.add(out.bytes), twins.add(again.bytes),
+                    twins.add(dIn.bytes);
                 twins.add(dBias);
                 cast.add(twins), castBack.add(twins), castAgain.add(twins);
                 twins.run(op);
@@ -240,12 +250,14 @@ TEST_F(ActivationOnGpu, ForwardAndBackwardAsTheReference) {
                 runReference(back);
                 const std::string what = nameOf(type, shape) + (kind == Activation::GeluTanh ? " gelu" : " swiglu");
                 Buffer got = out, gotBack = dIn, gotAgain = again;
-                got.bytes = twins.get(out.bytes), gotBack.bytes = twins.get(dIn.bytes), gotAgain.bytes = twins.get(again.bytes);
+                got.bytes = twins.get(out.bytes), gotBack.bytes = twins.get(dIn.bytes),
+                gotAgain.bytes = twins.get(again.bytes);
                 expectStored(got, out, 4, what);
                 expectStored(gotBack, dIn, 8, what + " backward");
                 EXPECT_EQ(gotAgain.bytes, got.bytes) << what << ": forward's output made again differs";
                 const double rows = static_cast<double>(shape.rows);
-                expectNear(twins.get(dBias), dBias, 1e-5, (8 * test::unitRoundoff(type) + 4e-6) * rows, what + " dBias");
+                expectNear(twins.get(dBias), dBias, 1e-5, (8 * test::unitRoundoff(type) + 4e-6) * rows,
+                           what + " dBias");
                 cast.expectExact(twins, got, what);
                 castBack.expectExact(twins, gotBack, what + " backward");
                 castAgain.expectExact(twins, gotAgain, what + " again", false);
@@ -257,8 +269,9 @@ struct AttentionCase {
 };
 
 TEST_F(AttentionOnGpu, ForwardAndBackwardAsTheReference) {
-    const AttentionCase cases[] = {{1, 1, 1, 32},  {2, 17, 3, 32}, {1, 64, 2, 64}, {2, 65, 1, 64},   {1, 128, 2, 64},
-                                   {1, 200, 2, 64}, {2, 100, 2, 128}, {1, 257, 1, 128}, {1, 300, 1, 32}, {3, 64, 4, 32}};
+    const AttentionCase cases[] = {{1, 1, 1, 32},   {2, 17, 3, 32},  {1, 64, 2, 64},   {2, 65, 1, 64},
+                                   {1, 128, 2, 64}, {1, 200, 2, 64}, {2, 100, 2, 128}, {1, 257, 1, 128},
+                                   {1, 300, 1, 32}, {3, 64, 4, 32}};
     for (DType type : kTypes)
         for (const AttentionCase& c : cases) {
             const int64_t rows = c.batch * c.context, width = c.heads * c.width;
@@ -271,7 +284,8 @@ TEST_F(AttentionOnGpu, ForwardAndBackwardAsTheReference) {
             op.batch = c.batch, op.context = c.context, op.heads = c.heads, op.headWidth = c.width, op.type = type;
             op.qkv = qkv.data(), op.out = out.data(), op.lse = lse.data(), op.cast = cast.target();
             const std::string what = std::string(dtypeName(type)) + " B" + std::to_string(c.batch) + " T" +
-                                     std::to_string(c.context) + " H" + std::to_string(c.heads) + " D" + std::to_string(c.width);
+                                     std::to_string(c.context) + " H" + std::to_string(c.heads) + " D" +
+                                     std::to_string(c.width);
             Buffer gotOut = out;
             {
                 test::Twins twins(*gpu_);
@@ -288,14 +302,16 @@ TEST_F(AttentionOnGpu, ForwardAndBackwardAsTheReference) {
                 cast.expectExact(twins, gotOut, what);
             }
             AttentionBackward back;
-            back.batch = c.batch, back.context = c.context, back.heads = c.heads, back.headWidth = c.width, back.type = type;
+            back.batch = c.batch, back.context = c.context, back.heads = c.heads, back.headWidth = c.width,
+            back.type = type;
             back.qkv = qkv.data(), back.out = out.data(), back.lse = lse.data(), back.dOut = dOut.data();
             back.dQkv = dQkv.data(), back.dBias = dBias.data(), back.accumulate = true;
             back.cast = castBack.target(), back.again = castAgain.target();
             Buffer first = dQkv;
             for (int run = 0; run < 2; ++run) {
                 test::Twins twins(*gpu_);
-                twins.add(qkv.bytes), twins.add(out.bytes), twins.add(lse), twins.add(dOut.bytes), twins.add(dQkv.bytes);
+                twins.add(qkv.bytes), twins.add(out.bytes), twins.add(lse), twins.add(dOut.bytes),
+                    twins.add(dQkv.bytes);
                 twins.add(dBias);
                 castBack.add(twins), castAgain.add(twins);
                 twins.run(back);
@@ -329,19 +345,26 @@ TEST_F(EmbeddingOnGpu, ForwardAndBackwardAsTheReference) {
         int64_t batch, context, cols, vocabulary;
     };
     for (DType type : kTypes)
-        for (const Case& c : {Case{1, 1, 8, 1}, Case{2, 17, 33, 5}, Case{4, 64, 64, 96}, Case{3, 333, 40, 2}, Case{8, 128, 96, 50304}}) {
+        for (const Case& c : {Case{1, 1, 8, 1}, Case{2, 17, 33, 5}, Case{4, 64, 64, 96}, Case{3, 333, 40, 2},
+                              Case{8, 128, 96, 50304}}) {
             const int64_t rows = c.batch * c.context;
             Numbers numbers(7);
             std::vector<int32_t> tokens(static_cast<size_t>(rows));
             // Skewed, as text is: half of the tokens are one and the same.
-            for (int32_t& token : tokens) token = static_cast<int32_t>(numbers.integer(0, 1) ? numbers.integer(0, c.vocabulary - 1) : c.vocabulary / 2);
+            for (int32_t& token : tokens)
+                token = static_cast<int32_t>(numbers.integer(0, 1) ? numbers.integer(0, c.vocabulary - 1)
+                                                                   : c.vocabulary / 2);
             Buffer table = normals(type, c.vocabulary * c.cols, 1), positions = normals(type, c.context * c.cols, 2);
             Buffer out(type, rows * c.cols), dOut = normals(type, rows * c.cols, 3);
-            std::vector<float> dTable(static_cast<size_t>(c.vocabulary * c.cols), 0.5f), dPositions(static_cast<size_t>(c.context * c.cols), 0.25f);
-            EmbeddingForward op{c.batch, c.context, c.cols, c.vocabulary, type, tokens.data(), table.data(), positions.data(), out.data()};
-            EmbeddingBackward back{c.batch, c.context, c.cols, c.vocabulary, type, tokens.data(), dOut.data(), dTable.data(), dPositions.data(), true};
+            std::vector<float> dTable(static_cast<size_t>(c.vocabulary * c.cols), 0.5f),
+                dPositions(static_cast<size_t>(c.context * c.cols), 0.25f);
+            EmbeddingForward op{c.batch,       c.context,    c.cols,           c.vocabulary, type,
+                                tokens.data(), table.data(), positions.data(), out.data()};
+            EmbeddingBackward back{c.batch,       c.context,   c.cols,        c.vocabulary,      type,
+                                   tokens.data(), dOut.data(), dTable.data(), dPositions.data(), true};
             test::Twins twins(*gpu_);
-            twins.add(tokens), twins.add(table.bytes), twins.add(positions.bytes), twins.add(out.bytes), twins.add(dOut.bytes);
+            twins.add(tokens), twins.add(table.bytes), twins.add(positions.bytes), twins.add(out.bytes),
+                twins.add(dOut.bytes);
             twins.add(dTable), twins.add(dPositions);
             twins.run(op);
             twins.run(back);
@@ -360,7 +383,8 @@ TEST_F(LossOnGpu, CrossEntropyAsTheReference) {
         int64_t rows, vocabulary, padded;
     };
     for (DType type : kTypes)
-        for (const Case& c : {Case{1, 1, 64}, Case{37, 96, 96}, Case{5, 100, 128}, Case{9, 1000, 1024}, Case{6, 50257, 50304}, Case{3, 1500, 1501}})
+        for (const Case& c : {Case{1, 1, 64}, Case{37, 96, 96}, Case{5, 100, 128}, Case{9, 1000, 1024},
+                              Case{6, 50257, 50304}, Case{3, 1500, 1501}})
             for (bool backward : {true, false}) {
                 Buffer logits = normals(type, c.rows * c.padded, 1, 3);
                 Numbers numbers(8);
@@ -372,7 +396,8 @@ TEST_F(LossOnGpu, CrossEntropyAsTheReference) {
                 Cast cast(format, c.rows, c.padded);
                 CrossEntropy op;
                 op.rows = c.rows, op.vocabulary = c.vocabulary, op.vocabularyPadded = c.padded, op.type = type;
-                op.logits = logits.data(), op.targets = targets.data(), op.losses = losses.data(), op.gradientScale = scale.data();
+                op.logits = logits.data(), op.targets = targets.data(), op.losses = losses.data(),
+                op.gradientScale = scale.data();
                 op.backward = backward, op.cast = cast.target();
                 SumLosses total{c.rows, losses.data(), sum.data(), true};
                 test::Twins twins(*gpu_);
@@ -389,7 +414,8 @@ TEST_F(LossOnGpu, CrossEntropyAsTheReference) {
                 Buffer got = logits;
                 got.bytes = twins.get(logits.bytes);
                 // Below F16's normal range the spacing is 2^-24.
-                expectNear(floats(got), floats(logits), 2 * test::unitRoundoff(type) + 1e-5, type == DType::F16 ? 0x1p-24 : 1e-9, what);
+                expectNear(floats(got), floats(logits), 2 * test::unitRoundoff(type) + 1e-5,
+                           type == DType::F16 ? 0x1p-24 : 1e-9, what);
                 cast.expectExact(twins, got, what);
             }
 }
@@ -424,7 +450,8 @@ TEST_F(OptimizerOnGpu, ControlAsTheReference) {
         GradientControl control;
         control.partialCount = static_cast<int64_t>(partials.size()), control.partials = partials.data();
         control.state = state.data(), control.parameters = parameters.data();
-        control.clip = variant & 2 ? 1.0f : 0.0f, control.dynamicLossScale = variant & 1, control.skipNonFinite = variant != 5;
+        control.clip = variant & 2 ? 1.0f : 0.0f, control.dynamicLossScale = variant & 1,
+        control.skipNonFinite = variant != 5;
         test::Twins twins(*gpu_);
         twins.add(values), twins.add(partials), twins.add(state), twins.add(parameters), twins.add(slots);
         twins.run(begin), twins.run(squares), twins.run(control);
@@ -461,7 +488,9 @@ TEST_F(OptimizerOnGpu, AdamWAsTheReference) {
             for (const Shape& shape : shapes) {
                 ParameterTensor tensor;
                 tensor.offset = n, tensor.rows = shape.rows, tensor.cols = shape.cols, tensor.decay = shape.rows > 1;
-                const DType format = computeType == DType::BF16 && shape.rows > 1 ? (shape.rows == 17 ? DType::E5M2 : DType::E4M3) : DType::None;
+                const DType format = computeType == DType::BF16 && shape.rows > 1
+                                         ? (shape.rows == 17 ? DType::E5M2 : DType::E4M3)
+                                         : DType::None;
                 casts.push_back(std::make_unique<Cast>(format, shape.rows, shape.cols));
                 casts.back()->slot[0].amax = 1e20f;  // overwritten when the update is applied
                 tensor.cast = casts.back()->target();
@@ -473,7 +502,8 @@ TEST_F(OptimizerOnGpu, AdamWAsTheReference) {
             for (float& value : v) value = value * value;
             Buffer compute(computeType, n);
             std::vector<StepState> state(1);
-            state[0].beta1Power = 0.9, state[0].beta2Power = 0.95, state[0].applied = applied, state[0].clipFactor = 0.5f;
+            state[0].beta1Power = 0.9, state[0].beta2Power = 0.95, state[0].applied = applied,
+            state[0].clipFactor = 0.5f;
             std::vector<StepParameters> parameters(1);
             parameters[0].learningRate = 0.01f;
             AdamW op;
@@ -482,7 +512,8 @@ TEST_F(OptimizerOnGpu, AdamWAsTheReference) {
             if (computeType != DType::F32) op.compute = compute.data(), op.computeType = computeType;
             op.state = state.data(), op.parameters = parameters.data(), op.castOnly = castOnly;
             test::Twins twins(*gpu_);
-            twins.add(masters), twins.add(m), twins.add(v), twins.add(g), twins.add(compute.bytes), twins.add(state), twins.add(parameters);
+            twins.add(masters), twins.add(m), twins.add(v), twins.add(g), twins.add(compute.bytes), twins.add(state),
+                twins.add(parameters);
             for (auto& cast : casts) cast->add(twins);
             std::vector<ParameterTensor> onGpu = tensors;
             for (ParameterTensor& tensor : onGpu) tensor = twins.translated(tensor);
@@ -498,7 +529,8 @@ TEST_F(OptimizerOnGpu, AdamWAsTheReference) {
             expectNear(twins.get(v), v, 1e-6, 1e-7, what + " v");
             Buffer got = compute;
             got.bytes = twins.get(compute.bytes);
-            if (computeType != DType::F32) expectNear(floats(got), floats(compute), 2 * test::unitRoundoff(computeType), 1e-6, what + " compute");
+            if (computeType != DType::F32)
+                expectNear(floats(got), floats(compute), 2 * test::unitRoundoff(computeType), 1e-6, what + " compute");
             for (size_t t = 0; t < tensors.size(); ++t) {
                 if (casts[t]->format == DType::None) continue;
                 if (!applied && !castOnly) {

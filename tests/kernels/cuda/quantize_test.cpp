@@ -1,5 +1,5 @@
-// Casts and scales on the GPU against the reference and the recorded values of Transformer Engine: codes, amax and counters
-// are exact.
+// Casts and scales on the GPU against the reference and the recorded values of Transformer Engine: codes, amax and
+// counters are exact.
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -42,8 +42,17 @@ void expectSameCast(Backend& gpu, const std::vector<T>& values, int64_t rows, in
     Quantize op;
     op.rows = rows, op.cols = cols, op.inType = sizeof(T) == 2 ? DType::BF16 : DType::F32, op.in = values.data();
     op.roundToBf16 = s.roundToBf16;
-    op.target = {s.format, s.codes ? codes.data() : nullptr, s.transposed ? transposed.data() : nullptr, scale.data(),
-                 slot.data(), true, false, s.dear, s.dear, s.stochastic, 77};
+    op.target = {s.format,
+                 s.codes ? codes.data() : nullptr,
+                 s.transposed ? transposed.data() : nullptr,
+                 scale.data(),
+                 slot.data(),
+                 true,
+                 false,
+                 s.dear,
+                 s.dear,
+                 s.stochastic,
+                 77};
     if (s.dbias) op.dbias = dbias.data(), op.accumulateBias = true;
     test::Twins twins(gpu);
     twins.add(values), twins.add(codes), twins.add(transposed), twins.add(dbias), twins.add(scale), twins.add(slot);
@@ -62,11 +71,12 @@ void expectSameCast(Backend& gpu, const std::vector<T>& values, int64_t rows, in
     }
     const TensorSlot got = twins.get(slot)[0], &wanted = slot[0];
     EXPECT_EQ(std::memcmp(&got.counters, &wanted.counters, sizeof(CastCounters)), 0)
-        << what << ": elements " << got.counters.elements << "/" << wanted.counters.elements << " zeros " << got.counters.zeros
-        << "/" << wanted.counters.zeros << " underflow " << got.counters.underflow << "/" << wanted.counters.underflow
-        << " subnormal " << got.counters.subnormal << "/" << wanted.counters.subnormal << " over " << got.counters.overRange
-        << "/" << wanted.counters.overRange << " clipped " << got.counters.clipped << "/" << wanted.counters.clipped << " inf "
-        << got.counters.inf << "/" << wanted.counters.inf << " nan " << got.counters.nan << "/" << wanted.counters.nan;
+        << what << ": elements " << got.counters.elements << "/" << wanted.counters.elements << " zeros "
+        << got.counters.zeros << "/" << wanted.counters.zeros << " underflow " << got.counters.underflow << "/"
+        << wanted.counters.underflow << " subnormal " << got.counters.subnormal << "/" << wanted.counters.subnormal
+        << " over " << got.counters.overRange << "/" << wanted.counters.overRange << " clipped " << got.counters.clipped
+        << "/" << wanted.counters.clipped << " inf " << got.counters.inf << "/" << wanted.counters.inf << " nan "
+        << got.counters.nan << "/" << wanted.counters.nan;
     EXPECT_EQ(floatBits(got.amax), floatBits(wanted.amax)) << what;
     EXPECT_EQ(floatBits(got.scaleUsed), floatBits(wanted.scaleUsed)) << what;
     if (s.dear) {
@@ -82,9 +92,11 @@ void expectSameCast(Backend& gpu, const std::vector<T>& values, int64_t rows, in
         double magnitude = 0;
         for (int64_t r = 0; r < rows; ++r) {
             const size_t i = static_cast<size_t>(r * cols + c);
-            magnitude += std::fabs(sizeof(T) == 2 ? decodeBf16(static_cast<uint16_t>(values[i])) : static_cast<float>(values[i]));
+            magnitude += std::fabs(sizeof(T) == 2 ? decodeBf16(static_cast<uint16_t>(values[i]))
+                                                  : static_cast<float>(values[i]));
         }
-        EXPECT_NEAR(gotBias[c], dbias[c], (static_cast<double>(rows) + 2) * 0x1p-24 * (magnitude + 1)) << what << " column " << c;
+        EXPECT_NEAR(gotBias[c], dbias[c], (static_cast<double>(rows) + 2) * 0x1p-24 * (magnitude + 1))
+            << what << " column " << c;
     }
 }
 
@@ -96,8 +108,9 @@ std::vector<uint16_t> allBf16() {
 
 TEST_F(QuantizeOnGpu, AllBf16PatternsAtManyScales) {
     for (DType format : {DType::E4M3, DType::E5M2}) {
-        for (float scale : {1.0f, 0.37f, 448.0f / 3, 0x1p-20f, 0x1p20f, 1e30f, 1e-30f, std::numeric_limits<float>::max(),
-                            0x1p-126f, 0x1.3p-140f, 0.99999994f, 1.0000001f, 57344.0f / 1.7f}) {
+        for (float scale :
+             {1.0f, 0.37f, 448.0f / 3, 0x1p-20f, 0x1p20f, 1e30f, 1e-30f, std::numeric_limits<float>::max(), 0x1p-126f,
+              0x1.3p-140f, 0.99999994f, 1.0000001f, 57344.0f / 1.7f}) {
             Setting s;
             s.format = format, s.scale = scale;
             expectSameCast(*gpu_, allBf16(), 256, 256, s, dtypeName(format) + std::string(" ") + std::to_string(scale));
@@ -122,13 +135,15 @@ TEST_F(QuantizeOnGpu, TenMillionRandomValues) {
 
 TEST_F(QuantizeOnGpu, AwkwardSizesAndEveryOption) {
     test::Numbers numbers(9);
-    const int64_t sizes[][2] = {{1, 1}, {1, 17}, {17, 1}, {3, 8}, {33, 40}, {31, 1000}, {64, 1032}, {257, 65}, {16, 2056}, {1030, 24}};
+    const int64_t sizes[][2] = {{1, 1},     {1, 17},    {17, 1},   {3, 8},     {33, 40},
+                                {31, 1000}, {64, 1032}, {257, 65}, {16, 2056}, {1030, 24}};
     int variant = 0;
     for (const auto& size : sizes) {
         std::vector<uint16_t> half(static_cast<size_t>(size[0] * size[1]));
         std::vector<float> full(half.size());
         for (size_t i = 0; i < half.size(); ++i) {
-            full[i] = static_cast<float>(numbers.normal() * std::pow(2.0, static_cast<double>(numbers.integer(-12, 6))));
+            full[i] =
+                static_cast<float>(numbers.normal() * std::pow(2.0, static_cast<double>(numbers.integer(-12, 6))));
             if (numbers.integer(0, 20) == 0) full[i] = 0;
             half[i] = encodeBf16(full[i]);
         }
@@ -139,7 +154,8 @@ TEST_F(QuantizeOnGpu, AwkwardSizesAndEveryOption) {
             s.stochastic = options & 1, s.dear = options & 2, s.dbias = options & 4;
             s.transposed = variant % 3 != 0;
             s.codes = variant % 4 != 1 || !s.transposed;
-            const std::string what = std::to_string(size[0]) + "x" + std::to_string(size[1]) + " options " + std::to_string(options);
+            const std::string what =
+                std::to_string(size[0]) + "x" + std::to_string(size[1]) + " options " + std::to_string(options);
             expectSameCast(*gpu_, half, size[0], size[1], s, what + " bf16");
             expectSameCast(*gpu_, full, size[0], size[1], s, what + " f32");
         }
@@ -152,7 +168,8 @@ TEST_F(QuantizeOnGpu, AmaxOnlyTakesNothingElse) {
     std::vector<uint8_t> codes(4, 0xAA);
     Quantize op;
     op.rows = 1, op.cols = 4, op.inType = DType::F32, op.in = values.data();
-    op.target.format = DType::E4M3, op.target.slot = slot.data(), op.target.codes = codes.data(), op.target.amaxOnly = true;
+    op.target.format = DType::E4M3, op.target.slot = slot.data(), op.target.codes = codes.data(),
+    op.target.amaxOnly = true;
     test::Twins twins(*gpu_);
     twins.add(values), twins.add(slot), twins.add(codes);
     twins.run(op);
@@ -273,7 +290,8 @@ TEST_F(ScalingOnGpu, UpdateOfATableAsTheReferenceDoesIt) {
 TEST_F(ScalingOnGpu, CurrentScaleOfManyAmaxes) {
     test::Numbers numbers(4);
     std::vector<float> amaxes{0, 1, 3, 448, 449, std::numeric_limits<float>::infinity(), 1e-37f, 1e-40f, 3e38f};
-    for (int i = 0; i < 300; ++i) amaxes.push_back(floatFromBits(static_cast<uint32_t>(numbers.integer(0, 0x7F7FFFFF))));
+    for (int i = 0; i < 300; ++i)
+        amaxes.push_back(floatFromBits(static_cast<uint32_t>(numbers.integer(0, 0x7F7FFFFF))));
     std::vector<TensorSlot> slot(1);
     std::vector<ScaleEntry> entry(1);
     for (float amax : amaxes)
