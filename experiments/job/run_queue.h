@@ -28,7 +28,11 @@ class RunQueue {
     bool idle() const;  ///< nothing going or waiting
 
   private:
-    std::vector<std::shared_ptr<TrainingJob>> jobs_;
+    struct Entry {
+        std::shared_ptr<TrainingJob> job;
+        std::string device;
+    };
+    std::vector<Entry> entries_;
 };
 
 }  // namespace mantissa::experiments

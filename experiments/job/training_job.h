@@ -17,6 +17,8 @@
 
 namespace mantissa::experiments {
 
+class Stepper;
+
 /// A sentence about what happens before and between steps: "Reading the text", "Planning memory", "Waiting for cpu:
 /// nano-bf16 is going".
 struct JobPhase {
@@ -90,7 +92,15 @@ struct JobOptions {
     std::string resumeRun;    ///< ULID of a run to go on with; "" for a new one. The spec is then the run's own
     int64_t resumeStep = -1;  ///< checkpoint to go on from; −1: the newest
     bool otherClass = false;  ///< allow a checkpoint of another determinism class
+    std::string forkRun;      ///< ULID of a run whose checkpoint (resumeStep) the new run starts from
     bool beside = false;      ///< do not wait for other runs on the device
+    bool headless = false;    ///< nobody is there to answer: policy "pause" acts as "stop"
+    /// Name of what has to end first, "" when nothing; asked from the job's thread until it is "". May be empty.
+    std::function<std::string()> waitFor;
+    /// Makes the trainer; empty: the engine's. For tests.
+    std::function<std::unique_ptr<Stepper>(const RunSpec&, const engine::DeviceChoice&,
+                                           const std::function<void(const std::string&)>&)>
+        makeStepper;
     /// Called on the job's thread after a message was queued; must return at once (wake a loop). May be empty.
     std::function<void()> wake;
 };

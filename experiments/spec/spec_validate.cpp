@@ -1,8 +1,9 @@
 // Rules between fields of a spec.
 #include <fmt/format.h>
 
-#include "experiments/spec/glob.h"
+#include "engine/plan/precision_plan.h"
 #include "experiments/spec/run_spec.h"
+#include "kernels/error.h"
 
 namespace mantissa::experiments {
 
@@ -35,10 +36,10 @@ void checkData(const RunSpec& spec, std::vector<SpecError>& errors) {
 
 /// Names that rules match: h.0.attn.qkv … and lm_head.
 bool matchesSomeLinear(const std::string& pattern, int layers) {
-    if (globMatch(pattern, "lm_head")) return true;
+    if (engine::globMatches(pattern, "lm_head")) return true;
     for (int layer = 0; layer < layers; ++layer)
         for (const char* linear : {"attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2"})
-            if (globMatch(pattern, fmt::format("h.{}.{}", layer, linear))) return true;
+            if (engine::globMatches(pattern, fmt::format("h.{}.{}", layer, linear))) return true;
     return false;
 }
 
@@ -77,6 +78,13 @@ std::vector<SpecError> validate(const RunSpec& spec) {
     checkModel(spec.trainer.model, errors);
     checkData(spec, errors);
     checkPrecision(spec, errors);
+    if (!errors.empty()) return errors;
+    try {
+        engine::makePrecisionPlan(spec.trainer.model, spec.trainer.precision);
+    } catch (const Error& error) {
+        errors.push_back(
+            {"precision.rules", error.what(), {"one FP8 recipe for the products of one linear, the others bf16"}});
+    }
     return errors;
 }
 

@@ -1,0 +1,214 @@
+// run, resume, fork: trains in this process and reports.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+
+#include "experiments/cli/command.h"
+#include "experiments/cli/run_printer.h"
+#include "experiments/job/training_job.h"
+#include "experiments/report/device_choice.h"
+
+namespace mantissa::experiments::cli {
+
+namespace {
+
+std::atomic<int> interrupts{0};
+
+void onInterrupt(int) {
+    interrupts.fetch_add(1);
+}
+
+/// Ctrl-C and a polite kill are counted, not obeyed at once; restored at the end.
+class InterruptCounter {
+  public:
+    InterruptCounter() {
+        struct sigaction action {};
+        action.sa_handler = onInterrupt;
+        sigaction(SIGINT, &action, &oldInt_);
+        sigaction(SIGTERM, &action, &oldTerm_);
+    }
+    ~InterruptCounter() {
+        sigaction(SIGINT, &oldInt_, nullptr);
+        sigaction(SIGTERM, &oldTerm_, nullptr);
+    }
+
+  private:
+    struct sigaction oldInt_ {
+    }, oldTerm_{};
+};
+
+struct Options {
+    std::string source = "nano", run, device = "auto";
+    std::vector<std::string> sets, tags;
+    std::string name;
+    int threads = 0;
+    std::vector<uint64_t> seeds;
+    int64_t step = -1;
+    bool otherClass = false, beside = false;
+};
+
+int exitCode(const JobEnded& ended, bool interrupted) {
+    if (interrupted && ended.status == RunStatus::Stopped) return kInterrupted;
+    switch (ended.status) {
+        case RunStatus::Finished:
+        case RunStatus::Stopped:
+            return kDone;
+        case RunStatus::Refused:
+            return kRefused;
+        default:
+            return kRunFailed;
+    }
+}
+
+/// Runs one job to its end on this terminal.
+int follow(const Context& context, const RunSpec& spec, JobOptions options) {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    bool fresh = false;
+    options.wake = [&] {
+        const std::lock_guard lock(mutex);
+        fresh = true;
+        arrived.notify_one();
+    };
+    options.headless = true;
+    TrainingJob job(spec, std::move(options));
+    RunPrinter printer(context.json, context.quiet, spec.trainer.steps);
+    const int before = interrupts;
+    int told = 0;
+    while (true) {
+        const bool over = job.ended();
+        for (const JobMessage& message : job.drain()) printer.print(message);
+        if (over) break;
+        const int now = interrupts - before;
+        if (now >= 1 && told == 0)
+            job.stop(), told = 1, printer.note("Stopping with a checkpoint; Ctrl-C again stops at once.");
+        if (now >= 2 && told == 1) job.stopNow(), told = 2, printer.note("Stopping at once.");
+        if (now >= 3) std::_Exit(kInterrupted);
+        std::unique_lock lock(mutex);
+        arrived.wait_for(lock, std::chrono::milliseconds(50), [&] { return fresh; });
+        fresh = false;
+    }
+    job.join();
+    const JobEnded& ended = printer.ended();
+    const int code = exitCode(ended, told > 0);
+    if (code == kRefused || code == kRunFailed) {
+        std::fflush(stdout);
+        std::fprintf(
+            stderr, "error: run %s: %s: %s%s\n", job.name().c_str(), statusName(ended.status), ended.reason.c_str(),
+            code == kRefused ? "; allowed: a plan that fits, on a device that mantissa-run devices lists" : "");
+    }
+    return code;
+}
+
+JobOptions jobOptions(const Context& context, const Options& options) {
+    JobOptions job;
+    job.store = context.storePath();
+    job.name = options.name;
+    job.tags = options.tags;
+    job.device.device = options.device;
+    job.device.threads = options.threads;
+    job.device = resolveDevice(job.device);
+    job.otherClass = options.otherClass;
+    job.beside = options.beside;
+    return job;
+}
+
+/// The data is opened before anything is stored, so that a bad corpus leaves no run behind.
+void openData(const RunSpec& spec) {
+    engine::TokenSource::open(spec.data, spec.trainer.model.context, spec.trainer.seed);
+}
+
+int run(const Context& context, const Options& options) {
+    RunSpec spec = loadSpec(options.source, options.sets);
+    const JobOptions job = jobOptions(context, options);
+    openData(spec);
+    InterruptCounter counter;
+    if (options.seeds.empty()) return follow(context, spec, job);
+    int worst = kDone;
+    for (const uint64_t seed : options.seeds) {
+        spec.trainer.seed = seed;
+        JobOptions one = job;
+        if (!options.name.empty()) one.name = fmt::format("{}-s{}", options.name, seed);
+        const int code = follow(context, spec, one);
+        worst = std::max(worst, code);
+        if (code == kInterrupted) break;
+    }
+    return worst;
+}
+
+/// The spec of a stored run, with --set laid over it.
+RunSpec storedSpec(RunStore& store, const RunSummary& run, const std::vector<std::string>& sets) {
+    const ParsedSpec parsed = parseSpec(store.document(run.id).specJson);
+    if (!parsed.ok()) throw specFailure("spec of run " + run.name, parsed.errors);
+    RunSpec spec = parsed.spec;
+    applySets(spec, sets);
+    return spec;
+}
+
+int goOn(const Context& context, const Options& options, bool fork) {
+    RunSpec spec;
+    JobOptions job = jobOptions(context, options);
+    {
+        RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
+        const RunSummary run = store.find(options.run);
+        spec = storedSpec(store, run, options.sets);
+        (fork ? job.forkRun : job.resumeRun) = run.id;
+        if (options.device == "auto" && !run.device.empty()) job.device.device = run.device;
+        const RunDocument document = store.document(run.id);
+        if (options.threads == 0) job.device.threads = document.threads;
+    }
+    job.resumeStep = options.step;
+    openData(spec);
+    InterruptCounter counter;
+    return follow(context, spec, job);
+}
+
+void addDeviceOptions(CLI::App& command, const std::shared_ptr<Options>& options) {
+    command.add_option("--set", options->sets, "PATH=VALUE, repeatable")->allow_extra_args(false);
+    command.add_option("--device", options->device, "auto, cpu, cuda or cuda:N (MANTISSA_DEVICE for auto)");
+    command.add_option("--threads", options->threads, "CPU threads (0: all)")->check(CLI::Range(0, 4096));
+    command.add_flag("--beside", options->beside, "Do not wait for another run on the device");
+}
+
+}  // namespace
+
+void addRunCommands(CLI::App& app, Context& context) {
+    auto options = std::make_shared<Options>();
+    auto* running = app.add_subcommand("run", "Trains a preset or a spec");
+    running->add_option("PRESET|SPEC.json", options->source, "Preset or spec file (default: nano)");
+    running->add_option("--name", options->name, "Name of the run");
+    running->add_option("--tag", options->tags, "Tag, repeatable")->allow_extra_args(false);
+    running->add_option("--seeds", options->seeds, "Seeds, separated by commas: one run each")->delimiter(',');
+    addDeviceOptions(*running, options);
+    addCommonFlags(*running, context, "mantissa-run run nano-bf16 --set train.steps=200 --seeds 1,2,3");
+    running->callback([&context, options] { context.run = [&context, options] { return run(context, *options); }; });
+
+    auto* resuming = app.add_subcommand("resume", "Goes on from a checkpoint as the same run");
+    resuming->add_option("RUN", options->run, "Id or name")->required();
+    resuming->add_option("--from", options->step, "Step of the checkpoint (default: the newest)")
+        ->check(CLI::NonNegativeNumber);
+    resuming->add_flag("--other-class", options->otherClass,
+                       "Allow a checkpoint of another class of machine (not bit-identical)");
+    addDeviceOptions(*resuming, options);
+    addCommonFlags(*resuming, context, "mantissa-run resume nano-fp8-delayed-s1 --set train.steps=1200");
+    resuming->callback(
+        [&context, options] { context.run = [&context, options] { return goOn(context, *options, false); }; });
+
+    auto* forking = app.add_subcommand("fork", "Goes on from a checkpoint as a new run");
+    forking->add_option("RUN", options->run, "Id or name")->required();
+    forking->add_option("--at", options->step, "Step of the checkpoint")->required()->check(CLI::NonNegativeNumber);
+    forking->add_option("--name", options->name, "Name of the new run");
+    forking->add_option("--tag", options->tags, "Tag, repeatable")->allow_extra_args(false);
+    addDeviceOptions(*forking, options);
+    addCommonFlags(*forking, context, "mantissa-run fork nano-fp8-delayed-s1 --at 300 --set precision.recipe=current");
+    forking->callback(
+        [&context, options] { context.run = [&context, options] { return goOn(context, *options, true); }; });
+}
+
+}  // namespace mantissa::experiments::cli

@@ -1,0 +1,561 @@
+#include "experiments/job/job_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "experiments/job/process_memory.h"
+#include "experiments/store/ulid.h"
+#include "experiments/text/number_text.h"
+#include "kernels/error.h"
+
+namespace mantissa::experiments {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+uint64_t folderBytes(const std::string& folder) {
+    uint64_t bytes = 0;
+    std::error_code code;
+    for (const auto& entry : fs::recursive_directory_iterator(folder, code))
+        if (entry.is_regular_file(code)) bytes += entry.file_size(code);
+    return bytes;
+}
+
+double median(std::deque<double> values) {
+    if (values.empty()) return 0;
+    const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+std::map<std::string, uint64_t> planBy(const engine::MemoryPlan& plan) {
+    return {{"weights", plan.weights},         {"gradients", plan.gradients}, {"moments", plan.moments},
+            {"activations", plan.activations}, {"workspace", plan.workspace}, {"host", plan.host}};
+}
+
+RunStatus statusOf(ErrorCode code) {
+    return code == ErrorCode::OutOfMemory || code == ErrorCode::DeviceUnavailable ? RunStatus::Refused
+                                                                                  : RunStatus::Failed;
+}
+
+}  // namespace
+
+JobRunner::JobRunner(JobPlan plan, Mailbox& mailbox, FileLock lock)
+    : plan_(std::move(plan)),
+      mailbox_(mailbox),
+      lock_(std::move(lock)),
+      loss_(std::nan("")),
+      validationLoss_(std::nan("")) {
+    mark_ = lastFlush_ = lastPoll_ = lastResident_ = Clock::now();
+}
+
+void JobRunner::run() {
+    try {
+        train();
+    } catch (const Error& error) {
+        finish(statusOf(error.code()), error.what());
+    } catch (const std::bad_alloc&) {
+        finish(RunStatus::Refused, "There was not enough memory.");
+    } catch (const std::exception& error) {
+        finish(RunStatus::Failed, error.what());
+    }
+    stepper_.reset();
+    writer_.reset();
+    store_.reset();
+    deviceLock_.release();
+    lock_.release();
+    mailbox_.ended = true;
+    if (mailbox_.wake) mailbox_.wake();
+}
+
+void JobRunner::train() {
+    store_ = std::make_unique<RunStore>(plan_.options.store, RunStore::Mode::ReadWrite);
+    writer_ = std::make_unique<RunWriter>(*store_, plan_.runId, plan_.checkpointStep + 1);
+    writer_->setStatus(RunStatus::Queued);
+    writer_->setSteps(plan_.spec.trainer.steps);
+    flush(true);
+    if (!waitForDevice()) return finish(RunStatus::Stopped, "Stopped while it waited for the device.");
+    prepare();
+    loop();
+    if (diverged_) {
+        if (savedStep_ != stepper_->stepIndex()) saveCheckpoint(true);
+        return finish(RunStatus::Diverged, reason_);
+    }
+    if (stopNow_) return finish(RunStatus::Stopped, "Stopped at once, without a checkpoint.");
+    if (!stop_ && evaluatedStep_ != stepper_->stepIndex()) evaluate();
+    if (savedStep_ != stepper_->stepIndex()) saveCheckpoint(true);
+    finish(stop_ ? RunStatus::Stopped : RunStatus::Finished, stop_ ? reason_ : "");
+}
+
+/// One queue a device: the device's lock file says who has it. False: told to stop while waiting.
+bool JobRunner::waitForDevice() {
+    const std::string device = plan_.options.device.device == "auto" ? "cpu" : plan_.options.device.device;
+    const std::string path = fmt::format("{}/device-{}.lock", store_->folder(), device);
+    std::string said;
+    while (true) {
+        poll(true);
+        if (stop_ || stopNow_) return false;
+        std::string before = plan_.options.waitFor ? plan_.options.waitFor() : "";
+        if (before.empty() && (plan_.options.beside || deviceLock_.acquire(path, 0))) break;
+        if (before.empty()) before = "another run of this store";
+        if (said != before) mailbox_.post(JobPhase{fmt::format("Waiting for {}: {} is going", device, before)});
+        said = before;
+        mailbox_.waitForCommand(100);
+    }
+    deviceLock_.write(lockText() + plan_.name + "\n");
+    return true;
+}
+
+void JobRunner::prepare() {
+    residentBefore_ = residentMemory();
+    resetPeakMemory();
+    const StepperFactory make = plan_.options.makeStepper ? plan_.options.makeStepper : makeEngineStepper;
+    stepper_ = make(plan_.spec, plan_.options.device, [&](const std::string& text) { mailbox_.post(JobPhase{text}); });
+    alarms_ = std::make_unique<Alarms>(plan_.spec.trainer.precision, stepper_->catalogue());
+    announce();
+    if (!plan_.checkpoint.empty()) load();
+    setState(RunStatus::Running);
+    flush(true);
+    mailbox_.post(JobPhase{"First step"});
+    mark_ = Clock::now();
+}
+
+void JobRunner::load() {
+    mailbox_.post(JobPhase{"Loading the checkpoint"});
+    const engine::LoadNote note = stepper_->loadCheckpoint(plan_.checkpoint, plan_.options.otherClass);
+    event(plan_.options.forkRun.empty() ? "resumed" : "started", plan_.origin);
+    if (!note.text.empty()) event("notice", note.text);
+    if (note.fp8StateMissing) {
+        RunEvent alert;
+        alert.step = plan_.checkpointStep;
+        alert.kind = "alert";
+        alert.alert = "fp8_state_missing";
+        alert.severity = 1;
+        alert.text = "The checkpoint has no FP8 state: all scales start at 1 and all amax windows are empty.";
+        post(alert);
+    }
+    savedStep_ = plan_.options.forkRun.empty() ? plan_.checkpointStep : -1;
+    const auto summary = store_->run(plan_.runId);
+    if (summary) seconds_ = summary->seconds;
+    for (const auto& row : store_->checkpoints(plan_.runId))
+        if (row.onDisk) checkpoints_.push_back(row.path);
+}
+
+void JobRunner::announce() {
+    const Stepper::Facts facts = stepper_->facts();
+    const engine::MemoryPlan plan = stepper_->memoryPlan();
+    JobStarted started;
+    started.run = plan_.runId;
+    started.name = plan_.name;
+    started.device = facts.device;
+    started.deviceName = facts.deviceName;
+    started.isa = facts.isa;
+    started.determinismClass = facts.determinismClass;
+    started.threads = facts.threads;
+    started.parameters = facts.parameters;
+    started.firstStep = plan_.checkpointStep + 1;
+    started.steps = plan_.spec.trainer.steps;
+    started.planBytes = plan.total();
+    started.planBy = planBy(plan);
+    started.planNote = plan.note;
+    started.dataDescription = facts.data;
+    started.entropyFloor = facts.entropyFloor;
+    started.flopsPerToken = facts.flopsPerToken;
+    started.catalogue = stepper_->catalogue();
+
+    RunDocument document = store_->document(plan_.runId);
+    const bool otherClass = !document.determinismClass.empty() && document.determinismClass != facts.determinismClass;
+    if (otherClass && document.notBitIdenticalFrom == 0)
+        document.notBitIdenticalFrom = static_cast<int>(plan_.checkpointStep);
+    document.specJson = plan_.spec.toJson(-1);
+    document.determinismClass = facts.determinismClass;
+    document.isa = facts.isa;
+    document.threads = facts.threads;
+    document.parameters = facts.parameters;
+    document.planBytes = started.planBy;
+    document.planNote = plan.note;
+    document.dataDescription = facts.data;
+    document.entropyFloor = facts.entropyFloor;
+    document.flopsPerToken = facts.flopsPerToken;
+    document.catalogue = started.catalogue;
+    writer_->setDocument(document);
+    writer_->setDevice(facts.device, facts.deviceName, started.planBytes);
+    mailbox_.post(std::move(started));
+    if (plan_.checkpoint.empty())
+        event("started", fmt::format("Started on {} ({}, {} threads).", facts.deviceName, facts.isa, facts.threads));
+    if (facts.replacedCharacters > 0)
+        event("notice", fmt::format("{} characters of the text are outside the tokenizer's set and became \"?\".",
+                                    facts.replacedCharacters));
+    if (otherClass)
+        event("notice",
+              fmt::format("Not bit-identical from step {}: the checkpoint comes from another class of machine than {}.",
+                          plan_.checkpointStep, facts.determinismClass));
+}
+
+// The loop
+// --------------------------------------------------------------------------------------------------------------
+
+void JobRunner::loop() {
+    while (stepper_->stepIndex() < plan_.spec.trainer.steps) {
+        poll(false);
+        if (paused_) pauseUntilToldOtherwise();
+        if (stop_ || stopNow_ || diverged_) return;
+        oneStep();
+    }
+}
+
+void JobRunner::oneStep() {
+    tokensBefore_ = stepper_->tokensSeen();
+    const engine::StepMetrics metrics = stepper_->step();
+    afterStep(metrics);
+    if (metrics.step == plan_.checkpointStep + 1) {
+        auto rows = stepper_->effectivePrecision();
+        writer_->setPrecision(rows);
+        mailbox_.post(JobPrecision{std::move(rows)});
+    }
+    judgeFinite(metrics);
+    const int64_t step = metrics.step;
+    const bool last = step == plan_.spec.trainer.steps;
+    const bool due = plan_.spec.evalEvery > 0 && step % plan_.spec.evalEvery == 0;
+    if ((due && !diverged_ && !paused_) || last) {
+        flush(true);
+        evaluate();
+    }
+    if (plan_.spec.checkpoint.every > 0 && step % plan_.spec.checkpoint.every == 0 && !diverged_) saveCheckpoint(last);
+    // A step that is expected to end after the next commit is due must not keep this one waiting.
+    flush(secondsSince(lastFlush_) + lastStepSeconds_ > kFlushSeconds);
+    writer_->compactSlice();
+}
+
+void JobRunner::afterStep(const engine::StepMetrics& metrics) {
+    const double elapsed = secondsSince(mark_);
+    mark_ = Clock::now();
+    lastStepSeconds_ = elapsed;
+    seconds_ += elapsed;
+    loss_ = metrics.loss;
+    if (secondsSince(lastResident_) > 0.25 || resident_ == 0) {
+        resident_ = residentBytes();
+        lastResident_ = Clock::now();
+    }
+    JobStep step;
+    step.metrics = metrics;
+    step.totalTokens = stepper_->tokensSeen();
+    step.tokensPerSecond = elapsed > 0 ? static_cast<double>(metrics.tokens) / elapsed : 0;
+    step.stepMs = elapsed * 1000;
+    step.memoryBytes = resident_;
+    step.timeMs = nowMs();
+    rates_.push_back(step.tokensPerSecond);
+    if (rates_.size() > 200) rates_.pop_front();
+
+    StepRecord record;
+    record.step = metrics.step;
+    record.probed = metrics.numerics && metrics.numerics->probed;
+    const Metric phases[] = {Metric::PhaseMatmul, Metric::PhaseAttention, Metric::PhaseElementwise,
+                             Metric::PhaseOptimizer};
+    double known = 0;
+    record.scalars = {{Metric::Loss, metrics.loss},
+                      {Metric::GradNorm, metrics.gradientNorm},
+                      {Metric::LearningRate, metrics.learningRate},
+                      {Metric::Tokens, static_cast<double>(step.totalTokens)},
+                      {Metric::TokensPerSecond, step.tokensPerSecond},
+                      {Metric::StepMs, step.stepMs},
+                      {Metric::MemoryBytes, static_cast<double>(step.memoryBytes)},
+                      {Metric::Seconds, seconds_},
+                      {Metric::TimeMs, static_cast<double>(step.timeMs)},
+                      {Metric::Applied, metrics.applied ? 1.0 : 0.0}};
+    for (int i = 0; i < 4; ++i) {
+        record.scalars.emplace_back(phases[i], metrics.phaseSeconds[i] * 1000);
+        known += metrics.phaseSeconds[i] * 1000;
+    }
+    record.scalars.emplace_back(Metric::PhaseGap, std::max(0.0, step.stepMs - known));
+    if (plan_.spec.trainer.precision.mode == engine::PrecisionMode::Fp16)
+        record.scalars.emplace_back(Metric::LossScale, metrics.lossScale);
+    writer_->addStep(record, metrics.numerics.get());
+    mailbox_.post(std::move(step));
+    for (const RunEvent& alert : alarms_->check(metrics)) post(alert);
+}
+
+void JobRunner::judgeFinite(const engine::StepMetrics& metrics) {
+    nonFiniteRunning_ = metrics.finite ? 0 : nonFiniteRunning_ + 1;
+    if (metrics.finite) return;
+    const auto policy = plan_.spec.trainer.nonfinite;
+    const bool searching =
+        plan_.spec.trainer.precision.mode == engine::PrecisionMode::Fp16 && std::isfinite(metrics.loss);
+    const std::string what = fmt::format("loss {}, gradient norm {} at step {}", numberText(metrics.loss),
+                                         numberText(metrics.gradientNorm), metrics.step);
+    if (policy == engine::NonfinitePolicy::Skip && nonFiniteRunning_ >= kDivergedSteps) {
+        diverged_ = true;
+        reason_ = fmt::format("{} steps running were not finite: {}.", nonFiniteRunning_, what);
+    }
+    if (searching) return;
+    if (policy == engine::NonfinitePolicy::Stop ||
+        (policy == engine::NonfinitePolicy::Pause && plan_.options.headless)) {
+        diverged_ = true;
+        reason_ = fmt::format("Not finite: {}. The weights are those before it.", what);
+    } else if (policy == engine::NonfinitePolicy::Pause) {
+        paused_ = true;
+    }
+}
+
+void JobRunner::evaluate() {
+    const engine::EvalResult result = stepper_->evaluate();
+    evaluatedStep_ = stepper_->stepIndex();
+    validationLoss_ = result.loss;
+    writer_->addEvaluation(evaluatedStep_, result.loss);
+    mailbox_.post(JobEval{evaluatedStep_, result.loss});
+    mark_ = Clock::now();
+}
+
+// Checkpoints
+// -----------------------------------------------------------------------------------------------------------
+
+void JobRunner::saveCheckpoint(bool final) {
+    flush(true, true);
+    const auto start = Clock::now();
+    const int64_t step = stepper_->stepIndex();
+    const std::string relative = fmt::format("{}/step-{:08}", plan_.runId, step);
+    const std::string folder = fs::absolute(store_->folder()).string() + "/" + relative;
+    try {
+        fs::create_directories(fs::path(folder).parent_path());
+        stepper_->saveCheckpoint(folder);
+    } catch (const std::exception& error) {
+        // A checkpoint that cannot be written is no reason to lose the training: the run goes on and says so.
+        RunEvent alert;
+        alert.step = step;
+        alert.kind = "alert";
+        alert.alert = "checkpoint_failed";
+        alert.severity = 2;
+        alert.text = fmt::format("The checkpoint of step {} could not be written: {}", step, error.what());
+        post(alert);
+        mark_ = Clock::now();
+        return;
+    }
+    savedStep_ = step;
+    CheckpointRow row;
+    row.step = step;
+    row.timeMs = nowMs();
+    row.path = relative;
+    row.bytes = folderBytes(folder);
+    writer_->addCheckpoint(row);
+    checkpoints_.erase(std::remove(checkpoints_.begin(), checkpoints_.end(), folder), checkpoints_.end());
+    checkpoints_.push_back(folder);
+    const double seconds = secondsSince(start);
+    event("checkpoint", fmt::format("Checkpoint written, {} in {:.1f} s.", bytesText(row.bytes), seconds));
+    mailbox_.post(JobCheckpoint{step, folder, seconds, row.bytes});
+    dropOldCheckpoints();
+    flush(true, final);
+    mark_ = Clock::now();
+}
+
+void JobRunner::dropOldCheckpoints() {
+    const int keep = plan_.spec.checkpoint.keep;
+    while (keep > 0 && static_cast<int>(checkpoints_.size()) > keep) {
+        const fs::path oldest = checkpoints_.front();
+        checkpoints_.pop_front();
+        std::error_code code;
+        fs::remove_all(oldest, code);
+        writer_->dropCheckpoint(plan_.runId + "/" + oldest.filename().string());
+    }
+}
+
+// Commands
+// --------------------------------------------------------------------------------------------------------------
+
+void JobRunner::poll(bool force) {
+    for (const JobCommand& command : mailbox_.takeCommands()) apply(command);
+    if (!force && secondsSince(lastPoll_) < kPollSeconds) return;
+    lastPoll_ = Clock::now();
+    if (writer_->problem().empty())
+        for (const RunCommand& command : writer_->takeCommands()) applyRemote(command);
+}
+
+void JobRunner::apply(const JobCommand& command) {
+    using Kind = JobCommand::Kind;
+    switch (command.kind) {
+        case Kind::Pause:
+            if (!paused_) event("command", "Paused.");
+            paused_ = true;
+            return;
+        case Kind::Resume:
+            if (paused_) event("command", "Resumed.");
+            paused_ = false;
+            return;
+        case Kind::Stop:
+            stop_ = true;
+            reason_ = fmt::format("Stopped by the user at step {}.", stepper_ ? stepper_->stepIndex() : 0);
+            event("command", reason_);
+            return;
+        case Kind::StopNow:
+            stopNow_ = true;
+            event("command", "Stopped at once.");
+            return;
+        case Kind::Checkpoint:
+            if (stepper_) saveCheckpoint(false);
+            return;
+        case Kind::LearningRate:
+            if (!stepper_ || !(command.rate > 0) || !std::isfinite(command.rate)) return;
+            stepper_->setLearningRateFactor(command.rate / plan_.spec.trainer.optimizer.learningRate);
+            event("command",
+                  fmt::format("Learning rate: base {} → {}.", numberText(plan_.spec.trainer.optimizer.learningRate),
+                              numberText(command.rate)));
+            return;
+        case Kind::Probes:
+            if (!stepper_ || command.probes.every < 0 || command.probes.histograms < 0) return;
+            stepper_->setProbes(command.probes);
+            event("command",
+                  fmt::format("Probes: every {} steps, histograms every {}, counters {}.", command.probes.every,
+                              command.probes.histograms, command.probes.counters ? "on" : "off"));
+            return;
+    }
+}
+
+void JobRunner::applyRemote(const RunCommand& remote) {
+    const nlohmann::json argument = nlohmann::json::parse(remote.argument, nullptr, false);
+    JobCommand command;
+    using Kind = JobCommand::Kind;
+    const std::pair<const char*, Kind> names[] = {
+        {"pause", Kind::Pause},      {"resume", Kind::Resume},         {"stop", Kind::Stop},
+        {"stop_now", Kind::StopNow}, {"checkpoint", Kind::Checkpoint}, {"learning_rate", Kind::LearningRate},
+        {"probes", Kind::Probes}};
+    bool known = false;
+    for (const auto& [name, kind] : names)
+        if (remote.command == name) command.kind = kind, known = true;
+    if (command.kind == Kind::LearningRate && known) {
+        known = argument.is_number();
+        if (known) command.rate = argument.get<double>();
+    }
+    if (command.kind == Kind::Probes && known) {
+        known = argument.is_object();
+        if (known) {
+            command.probes = plan_.spec.trainer.probes;
+            try {
+                command.probes.every = argument.value("every", command.probes.every);
+                command.probes.histograms = argument.value("histograms", command.probes.histograms);
+                command.probes.counters = argument.value("counters", command.probes.counters);
+            } catch (const nlohmann::json::exception&) {
+                known = false;
+            }
+        }
+    }
+    if (known)
+        apply(command);
+    else
+        event("notice", fmt::format("A command was not understood: {} {}", remote.command, remote.argument));
+}
+
+void JobRunner::pauseUntilToldOtherwise() {
+    setState(RunStatus::Paused);
+    flush(true);
+    while (paused_ && !stop_ && !stopNow_) {
+        mailbox_.waitForCommand(50);
+        poll(true);
+        flush(secondsSince(lastFlush_) > kFlushSeconds);
+    }
+    setState(RunStatus::Running);
+    mark_ = Clock::now();
+}
+
+void JobRunner::setState(RunStatus status) {
+    writer_->setStatus(status);
+    mailbox_.post(JobState{status});
+}
+
+// Store
+// -----------------------------------------------------------------------------------------------------------------
+
+void JobRunner::event(const std::string& kind, const std::string& text) {
+    RunEvent row;
+    row.step = stepper_ ? std::max(stepper_->stepIndex(), plan_.checkpointStep) : plan_.checkpointStep;
+    row.kind = kind;
+    row.text = text;
+    post(row);
+}
+
+void JobRunner::post(const RunEvent& given) {
+    RunEvent row = given;
+    row.timeMs = nowMs();
+    writer_->addEvent(row);
+    mailbox_.post(JobEventRow{row});
+}
+
+void JobRunner::flush(bool force, bool full) {
+    if (!force && secondsSince(lastFlush_) < kFlushSeconds) return;
+    lastFlush_ = Clock::now();
+    const bool good = writer_->flush(full);
+    if (good == storageTrouble_)
+        postStorage(!good);
+    else if (!good)
+        postStorage(true);
+}
+
+/// Says how much waits in memory and, from the rate so far, how long the room lasts.
+void JobRunner::postStorage(bool trouble) {
+    JobStorage storage;
+    storage.trouble = trouble;
+    storage.bufferedSeconds = writer_->bufferedSeconds();
+    if (trouble && storage.bufferedSeconds > 0 && writer_->bufferedBytes() > 0) {
+        const double rate = static_cast<double>(writer_->bufferedBytes()) / storage.bufferedSeconds;
+        storage.roomSeconds =
+            static_cast<double>(writer_->bufferLimit() - std::min(writer_->bufferLimit(), writer_->bufferedBytes())) /
+            rate;
+    }
+    storage.text =
+        trouble ? fmt::format("{} The run goes on; {} of statistics wait in memory, room for {}.", writer_->problem(),
+                              durationText(storage.bufferedSeconds), durationText(storage.roomSeconds))
+                : "The store takes points again.";
+    const bool changed = trouble != storageTrouble_;
+    storageTrouble_ = trouble;
+    mailbox_.post(storage);
+    if (!changed) return;
+    RunEvent row;
+    row.step = stepper_ ? stepper_->stepIndex() : 0;
+    row.kind = trouble ? "alert" : "notice";
+    row.alert = trouble ? "disk_full" : "";
+    row.severity = trouble ? 2 : 0;
+    row.text = storage.text;
+    post(row);
+}
+
+void JobRunner::finish(RunStatus status, const std::string& reason) {
+    JobEnded ended;
+    ended.status = status;
+    ended.reason = reason;
+    ended.step = stepper_ ? stepper_->stepIndex() : plan_.checkpointStep;
+    ended.loss = loss_;
+    ended.validationLoss = validationLoss_;
+    ended.seconds = seconds_;
+    ended.tokensPerSecond = median(rates_);
+    const uint64_t peak = peakResidentMemory();
+    if (stepper_ && peak > residentBefore_) ended.peakBytes = peak - residentBefore_;
+    try {
+        if (writer_) {
+            writer_->setPeakBytes(ended.peakBytes);
+            event("ended",
+                  status == RunStatus::Finished ? fmt::format("Finished after {} steps.", ended.step) : reason);
+            writer_->setStatus(status, reason);
+            // On a full disk the end waits a little for room; after that what is in memory is lost, and the run reads
+            // "interrupted".
+            for (int tries = 0; !writer_->flush(true) && tries < 50 && !stopNow_; ++tries) mailbox_.waitForCommand(200);
+            writer_->compactAll();
+        }
+    } catch (const std::exception& error) {
+        if (ended.reason.empty()) ended.reason = error.what();
+    }
+    mailbox_.post(std::move(ended));
+}
+
+uint64_t JobRunner::residentBytes() const {
+    const uint64_t now = residentMemory();
+    return now > residentBefore_ ? now - residentBefore_ : 0;
+}
+
+}  // namespace mantissa::experiments

@@ -1,0 +1,83 @@
+// The body of a job's thread: from the plan to the last checkpoint.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "experiments/job/alarms.h"
+#include "experiments/job/mailbox.h"
+#include "experiments/job/stepper.h"
+#include "experiments/store/database.h"
+#include "experiments/store/run_store.h"
+#include "experiments/store/run_writer.h"
+
+namespace mantissa::experiments {
+
+/// What the job was told to do, settled before the thread starts.
+struct JobPlan {
+    RunSpec spec;
+    JobOptions options;
+    std::string runId, name;
+    std::string checkpoint;  ///< folder to load first; "" for a fresh start
+    int64_t checkpointStep = 0;
+    std::string origin;  ///< "Resumed from step 20.", "Forked from nano-bf16-s1 at step 20."; "" for a fresh start
+};
+
+/// Thread: everything on the job's thread.
+class JobRunner {
+  public:
+    JobRunner(JobPlan plan, Mailbox& mailbox, FileLock lock);
+    /// Never throws; posts JobEnded as its last message.
+    void run();
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    static constexpr int kDivergedSteps = 100;  ///< non-finite steps running that end a run under policy skip
+    static constexpr double kFlushSeconds = 0.2, kPollSeconds = 0.05;
+
+    void train();
+    bool waitForDevice();
+    void prepare();
+    void load();
+    void announce();
+    void loop();
+    void oneStep();
+    void afterStep(const engine::StepMetrics& metrics);
+    void judgeFinite(const engine::StepMetrics& metrics);
+    void evaluate();
+    void saveCheckpoint(bool final);
+    void dropOldCheckpoints();
+    void poll(bool force);
+    void apply(const JobCommand& command);
+    void applyRemote(const RunCommand& command);
+    void pauseUntilToldOtherwise();
+    void setState(RunStatus status);
+    void flush(bool force, bool full = false);
+    void postStorage(bool trouble);
+    void event(const std::string& kind, const std::string& text);
+    void post(const RunEvent& event);
+    void finish(RunStatus status, const std::string& reason);
+    uint64_t residentBytes() const;
+
+    JobPlan plan_;
+    Mailbox& mailbox_;
+    FileLock lock_, deviceLock_;
+    std::unique_ptr<RunStore> store_;
+    std::unique_ptr<RunWriter> writer_;
+    std::unique_ptr<Stepper> stepper_;
+    std::unique_ptr<Alarms> alarms_;
+    std::deque<std::string> checkpoints_;  ///< folders on disk that checkpoint.keep governs, oldest first
+    bool stop_ = false, stopNow_ = false, paused_ = false, diverged_ = false;
+    std::string reason_;
+    int nonFiniteRunning_ = 0;
+    int64_t savedStep_ = -1, evaluatedStep_ = -1, tokensBefore_ = 0;
+    double seconds_ = 0, loss_, validationLoss_, lastStepSeconds_ = 0;
+    std::deque<double> rates_;
+    uint64_t residentBefore_ = 0, resident_ = 0;
+    Clock::time_point mark_, lastFlush_, lastPoll_, lastResident_;
+    bool storageTrouble_ = false;
+};
+
+}  // namespace mantissa::experiments

@@ -1,0 +1,144 @@
+#include "experiments/job/training_job.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "experiments/job/job_runner.h"
+#include "experiments/report/device_choice.h"
+#include "experiments/store/ulid.h"
+#include "kernels/error.h"
+
+namespace mantissa::experiments {
+
+struct TrainingJob::Impl {
+    std::string runId, name;
+    Mailbox mailbox;
+    std::jthread thread;
+};
+
+namespace {
+
+/// The checkpoint to go on from. Throws InvalidConfig naming those that there are.
+CheckpointRow findCheckpoint(RunStore& store, const RunSummary& run, int64_t step) {
+    std::optional<CheckpointRow> found;
+    std::string there;
+    for (const auto& row : store.checkpoints(run.id)) {
+        if (!row.onDisk) continue;
+        there += (there.empty() ? "" : ", ") + std::to_string(row.step);
+        if (step < 0 || row.step == step) found = row;
+    }
+    if (found) return *found;
+    if (there.empty()) throw Error(ErrorCode::InvalidConfig, fmt::format("run {} has no checkpoint on disk", run.name));
+    throw Error(ErrorCode::InvalidConfig,
+                fmt::format("run {} has no checkpoint at step {}; there are: {}", run.name, step, there));
+}
+
+FileLock lockRun(const RunStore& store, const std::string& id, const std::string& name) {
+    FileLock lock;
+    if (!lock.acquire(runLockPath(store, id), 1000))
+        throw Error(ErrorCode::InvalidConfig, fmt::format("run {} is going in another process", name));
+    lock.write(lockText());
+    return lock;
+}
+
+/// Finds or makes the run's row and takes its lock.
+FileLock settle(RunStore& store, JobPlan& plan) {
+    JobOptions& options = plan.options;
+    if (!options.resumeRun.empty()) {
+        const RunSummary run = store.find(options.resumeRun);
+        plan.runId = run.id;
+        plan.name = run.name;
+        FileLock lock = lockRun(store, run.id, run.name);
+        const CheckpointRow checkpoint = findCheckpoint(store, run, options.resumeStep);
+        if (checkpoint.step >= plan.spec.trainer.steps)
+            throw Error(ErrorCode::InvalidConfig,
+                        fmt::format("run {} has done all of its {} steps; a larger train.steps lets it go on", run.name,
+                                    plan.spec.trainer.steps));
+        plan.checkpoint = checkpoint.path;
+        plan.checkpointStep = checkpoint.step;
+        plan.origin = fmt::format("Resumed from the checkpoint of step {}.", checkpoint.step);
+        return lock;
+    }
+    plan.runId = makeUlid();
+    plan.name = options.name.empty() ? plan.spec.defaultName() : options.name;
+    std::string parent;
+    if (!options.forkRun.empty()) {
+        const RunSummary run = store.find(options.forkRun);
+        const CheckpointRow checkpoint = findCheckpoint(store, run, options.resumeStep);
+        parent = run.id;
+        plan.checkpoint = checkpoint.path;
+        plan.checkpointStep = checkpoint.step;
+        plan.origin = fmt::format("Forked from {} at step {}.", run.name, checkpoint.step);
+    }
+    FileLock lock = lockRun(store, plan.runId, plan.name);
+    insertRun(store, plan.runId, plan.spec, plan.name, options.tags, options.device.device, parent,
+              plan.checkpointStep);
+    return lock;
+}
+
+}  // namespace
+
+TrainingJob::TrainingJob(const RunSpec& spec, JobOptions options) : impl_(std::make_unique<Impl>()) {
+    if (const auto errors = validate(spec); !errors.empty())
+        throw Error(ErrorCode::InvalidConfig, fmt::format("{}: {}", errors[0].path, errors[0].message));
+    JobPlan plan;
+    plan.spec = spec;
+    plan.options = std::move(options);
+    plan.options.device = resolveDevice(plan.options.device);
+    RunStore store(plan.options.store, RunStore::Mode::ReadWrite);
+    if (store.readOnly()) throw Error(ErrorCode::Database, fmt::format("{}: {}", store.path(), store.readOnlyReason()));
+    FileLock lock = settle(store, plan);
+    impl_->runId = plan.runId;
+    impl_->name = plan.name;
+    impl_->mailbox.wake = plan.options.wake;
+    auto runner = std::make_shared<JobRunner>(std::move(plan), impl_->mailbox, std::move(lock));
+    impl_->thread = std::jthread([runner = std::move(runner)]() mutable {
+        runner->run();
+        runner.reset();
+    });
+}
+
+TrainingJob::~TrainingJob() {
+    if (!ended()) stop();
+    join();
+}
+
+const std::string& TrainingJob::runId() const {
+    return impl_->runId;
+}
+const std::string& TrainingJob::name() const {
+    return impl_->name;
+}
+void TrainingJob::pause() {
+    impl_->mailbox.send({JobCommand::Kind::Pause, 0, {}});
+}
+void TrainingJob::resume() {
+    impl_->mailbox.send({JobCommand::Kind::Resume, 0, {}});
+}
+void TrainingJob::stop() {
+    impl_->mailbox.send({JobCommand::Kind::Stop, 0, {}});
+}
+void TrainingJob::stopNow() {
+    impl_->mailbox.send({JobCommand::Kind::StopNow, 0, {}});
+}
+void TrainingJob::checkpoint() {
+    impl_->mailbox.send({JobCommand::Kind::Checkpoint, 0, {}});
+}
+void TrainingJob::setLearningRate(double rate) {
+    impl_->mailbox.send({JobCommand::Kind::LearningRate, rate, {}});
+}
+void TrainingJob::setProbes(const engine::ProbeConfig& probes) {
+    impl_->mailbox.send({JobCommand::Kind::Probes, 0, probes});
+}
+std::vector<JobMessage> TrainingJob::drain() {
+    return impl_->mailbox.takeMessages();
+}
+bool TrainingJob::ended() const {
+    return impl_->mailbox.ended;
+}
+void TrainingJob::join() {
+    if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+}  // namespace mantissa::experiments

@@ -1,0 +1,247 @@
+#include "experiments/report/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "experiments/report/statistics.h"
+#include "kernels/error.h"
+
+namespace mantissa::experiments {
+
+namespace {
+
+constexpr int64_t kPartBlock = 1024;  ///< steps read at a time while looking for the parting point
+
+double median(std::vector<double> values) {
+    if (values.empty()) return std::nan("");
+    std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+}
+
+/// Last value of a series whose x is at most `limit`; NaN when there is none.
+double valueAt(const Series& series, const std::vector<double>& x, double limit) {
+    double value = std::nan("");
+    for (size_t i = 0; i < series.values.size() && x[i] <= limit; ++i) value = series.values[i];
+    return value;
+}
+
+std::map<std::string, double> finals(RunStore& store, const RunSummary& run, Axis axis, double limit) {
+    std::map<std::string, double> final;
+    for (const char* name : {"val_loss", "loss", "grad_norm"}) {
+        const Series series = store.series(run.id, name);
+        if (!series.values.empty()) final[name] = valueAt(series, axisValues(store, run.id, series, axis), limit);
+    }
+    const Series times = store.series(run.id, "step_ms", std::max<int64_t>(1, run.step - 99));
+    if (!times.values.empty()) final["step_ms"] = median(times.values);
+    if (run.tokensPerSecond > 0) final["tokens_per_s"] = run.tokensPerSecond;
+    if (run.seconds > 0) final["seconds"] = run.seconds;
+    if (run.peakBytes > 0) final["peak_bytes"] = static_cast<double>(run.peakBytes);
+    return final;
+}
+
+/// Largest x that all runs have reached.
+double commonLimit(const std::vector<RunSummary>& runs, Axis axis) {
+    double limit = std::numeric_limits<double>::infinity();
+    if (axis == Axis::Step) return limit;
+    for (const auto& run : runs)
+        limit = std::min(limit, axis == Axis::Tokens ? static_cast<double>(run.tokens) : run.seconds);
+    return limit;
+}
+
+std::vector<ConfigRow> configRows(RunStore& store, const std::vector<RunSummary>& runs) {
+    std::vector<RunSpec> specs;
+    for (const auto& run : runs) specs.push_back(parseSpec(store.document(run.id).specJson).spec);
+    std::vector<ConfigRow> rows;
+    for (const auto& path : specPaths()) {
+        if (path == "preset") continue;  // where it came from, not what it is
+        ConfigRow row{path, {}};
+        for (const auto& spec : specs) row.values.push_back(getPath(spec, path));
+        if (std::any_of(row.values.begin(), row.values.end(),
+                        [&](const auto& value) { return value != row.values[0]; }))
+            rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+bool outside(float value, float reference, double tolerance) {
+    if (std::isnan(value) || std::isnan(reference)) return std::isnan(value) != std::isnan(reference);
+    if (value == reference) return false;
+    if (!std::isfinite(value) || !std::isfinite(reference)) return true;
+    return std::abs(value - reference) > tolerance * std::abs(reference);
+}
+
+/// First step at which a common tensor's amax or scale is outside the tolerance; in that step the first in order of
+/// execution.
+PartingPoint part(RunStore& store, const std::string& id, const std::string& baseline, double tolerance) {
+    PartingPoint point;
+    point.run = id;
+    const auto mine = store.document(id).catalogue, theirs = store.document(baseline).catalogue;
+    std::vector<std::pair<size_t, size_t>> common;
+    for (size_t i = 0; i < mine.size(); ++i)
+        for (size_t j = 0; j < theirs.size(); ++j)
+            if (engine::tensorName(mine[i]) == engine::tensorName(theirs[j])) common.emplace_back(i, j);
+    const auto a = store.run(id), b = store.run(baseline);
+    if (!a || !b || common.empty()) return point;
+    const int64_t last = std::min(a->step, b->step);
+    for (int64_t first = 1; first <= last; first += kPartBlock)
+        for (const Statistic statistic : {Statistic::Amax, Statistic::Scale}) {
+            const int64_t end = std::min(last, first + kPartBlock - 1);
+            const NumericsRange left = store.numerics(id, statistic, first, end),
+                                right = store.numerics(baseline, statistic, first, end);
+            size_t k = 0;
+            for (size_t i = 0; i < left.steps.size(); ++i) {
+                while (k < right.steps.size() && right.steps[k] < left.steps[i]) ++k;
+                if (k == right.steps.size() || right.steps[k] != left.steps[i]) continue;
+                if (point.step > 0 && left.steps[i] >= point.step) break;
+                for (const auto& [m, t] : common) {
+                    const size_t at = m * left.steps.size() + i, other = t * right.steps.size() + k;
+                    if (!left.present[at] || !right.present[other] ||
+                        !outside(left.values[at], right.values[other], tolerance))
+                        continue;
+                    point.step = left.steps[i];
+                    point.tensor = engine::tensorName(mine[m]);
+                    point.statistic = statisticName(statistic);
+                    point.value = left.values[at];
+                    point.baseline = right.values[other];
+                    break;
+                }
+            }
+            if (statistic == Statistic::Scale && point.step > 0) return point;
+        }
+    return point;
+}
+
+// Verdicts over seeds
+// ----------------------------------------------------------------------------------------------------
+
+std::string groupName(const RunSummary& run) {
+    return run.model + " · " + run.recipe;
+}
+
+/// "does not train": the last loss is not finite, or above the baseline's at 5 % of its steps.
+bool trains(RunStore& store, const RunSummary& run, const RunSummary& baseline) {
+    if (!run.hasLoss || !std::isfinite(run.loss)) return false;
+    const Series reference = store.series(baseline.id, "loss");
+    if (reference.steps.empty() || run.step < baseline.step / 2) return true;
+    const int64_t early = std::max<int64_t>(1, baseline.steps / 20);
+    for (size_t i = 0; i < reference.steps.size(); ++i)
+        if (reference.steps[i] >= early) return run.loss <= reference.values[i];
+    return true;
+}
+
+std::string verdictOf(const GroupVerdict& group, double limit) {
+    if (group.pairs < 2) return "";  // one seed, no spread
+    if (group.low >= -limit && group.high <= limit)
+        return group.p >= 0.05 ? "no difference seen" : fmt::format("within {:g} nats", limit);
+    if (group.low > limit) return fmt::format("worse by {:.2g}", group.difference);
+    if (group.high < -limit) return fmt::format("better by {:.2g}", -group.difference);
+    return fmt::format("not decided, n = {}", group.pairs);
+}
+
+void fillGroup(RunStore& store, GroupVerdict& group, const std::vector<const RunSummary*>& members,
+               const std::vector<const RunSummary*>& reference, double limit) {
+    std::vector<double> values, gaps, rates, referenceRates;
+    bool good = true;
+    for (const RunSummary* run : members) {
+        group.runs.push_back(run->id);
+        if (std::isfinite(run->validationLoss)) values.push_back(run->validationLoss);
+        if (run->tokensPerSecond > 0) rates.push_back(run->tokensPerSecond);
+        good = good && trains(store, *run, *reference[0]);
+        for (const RunSummary* other : reference)
+            if ((members == reference ? other == run : other->seed == run->seed) &&
+                std::isfinite(run->validationLoss) && std::isfinite(other->validationLoss))
+                gaps.push_back(run->validationLoss - other->validationLoss);
+    }
+    for (const RunSummary* run : reference)
+        if (run->tokensPerSecond > 0) referenceRates.push_back(run->tokensPerSecond);
+    const MeanSd all = meanSd(values), paired = meanSd(gaps);
+    group.mean = values.empty() ? std::nan("") : all.mean;
+    group.sd = all.sd;
+    group.pairs = static_cast<int>(gaps.size());
+    group.difference = gaps.empty() ? std::nan("") : paired.mean;
+    group.differenceSd = paired.sd;
+    group.low = group.high = group.difference;
+    if (gaps.size() > 1) {
+        const double degrees = static_cast<double>(gaps.size()) - 1,
+                     error = paired.sd / std::sqrt(static_cast<double>(gaps.size()));
+        const double half = studentQuantile95(degrees) * error;
+        group.low = paired.mean - half;
+        group.high = paired.mean + half;
+        group.p = error > 0 ? studentP(paired.mean / error, degrees) : paired.mean == 0 ? 1 : 0;
+    }
+    if (!rates.empty() && !referenceRates.empty()) group.speedRatio = median(rates) / median(referenceRates);
+    group.verdict = !good ? "does not train" : members == reference ? "" : verdictOf(group, limit);
+}
+
+std::vector<GroupVerdict> verdicts(RunStore& store, const std::vector<RunSummary>& runs, const RunSummary& baseline,
+                                   double limit) {
+    std::vector<std::string> names = {groupName(baseline)};
+    for (const auto& run : runs)
+        if (std::find(names.begin(), names.end(), groupName(run)) == names.end()) names.push_back(groupName(run));
+    std::vector<GroupVerdict> groups;
+    std::vector<const RunSummary*> reference;
+    for (const auto& name : names) {
+        std::vector<const RunSummary*> members;
+        for (const auto& run : runs)
+            if (groupName(run) == name) members.push_back(&run);
+        if (reference.empty()) reference = members;
+        GroupVerdict group;
+        group.name = name;
+        fillGroup(store, group, members, reference, limit);
+        groups.push_back(std::move(group));
+    }
+    return groups;
+}
+
+}  // namespace
+
+std::vector<double> axisValues(RunStore& store, const std::string& id, const Series& series, Axis axis) {
+    std::vector<double> x;
+    if (axis == Axis::Step || series.steps.empty()) {
+        x.assign(series.steps.begin(), series.steps.end());
+        return x;
+    }
+    const Series other = store.series(id, axis == Axis::Tokens ? "tokens" : "seconds", series.steps.front());
+    size_t at = 0;
+    for (const int64_t step : series.steps) {
+        while (at + 1 < other.steps.size() && other.steps[at] < step) ++at;
+        x.push_back(other.steps.empty() ? std::nan("") : other.values[at]);
+    }
+    return x;
+}
+
+Comparison compareRuns(RunStore& store, const std::vector<std::string>& ids, const std::string& baseline, Axis axis,
+                       double limit, double tolerance) {
+    std::vector<RunSummary> runs;
+    for (const auto& id : ids) runs.push_back(store.find(id));
+    if (runs.empty()) throw Error(ErrorCode::InvalidConfig, "compare: no runs are named");
+    const RunSummary* base = &runs[0];
+    for (const auto& run : runs)
+        if (baseline.empty() ? run.baseline : run.id == baseline) base = &run;
+    Comparison result;
+    result.baseline = base->id;
+    const double until = commonLimit(runs, axis);
+    const auto reference = finals(store, *base, axis, until);
+    for (const auto& run : runs) {
+        ComparedRun row;
+        row.run = run;
+        row.final = run.id == base->id ? reference : finals(store, run, axis, until);
+        for (const auto& [name, value] : row.final)
+            if (const auto other = reference.find(name); other != reference.end()) {
+                row.difference[name] = value - other->second;
+                row.ratio[name] = value / other->second;
+            }
+        if (run.id != base->id)
+            if (PartingPoint point = part(store, run.id, base->id, tolerance); point.step > 0)
+                result.parts.push_back(std::move(point));
+        result.runs.push_back(std::move(row));
+    }
+    result.config = configRows(store, runs);
+    result.groups = verdicts(store, runs, *base, limit);
+    return result;
+}
+
+}  // namespace mantissa::experiments

@@ -1,0 +1,28 @@
+#include "experiments/report/device_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "kernels/error.h"
+
+namespace mantissa::experiments {
+
+engine::DeviceChoice resolveDevice(engine::DeviceChoice choice) {
+    std::string origin = "--device";
+    if (const char* name = std::getenv("MANTISSA_DEVICE"); choice.device == "auto" && name != nullptr && *name != 0) {
+        choice.device = name;
+        origin = "MANTISSA_DEVICE";
+    }
+    const std::string& device = choice.device;
+    const bool numbered =
+        device.rfind("cuda:", 0) == 0 && device.size() > 5 && device.size() < 9 &&
+        std::all_of(device.begin() + 5, device.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (device != "auto" && device != "cpu" && device != "cuda" && !numbered)
+        throw Error(ErrorCode::InvalidConfig,
+                    fmt::format("{}: \"{}\" is not a device; allowed: auto, cpu, cuda, cuda:N", origin, device));
+    return choice;
+}
+
+}  // namespace mantissa::experiments
