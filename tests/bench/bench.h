@@ -55,6 +55,7 @@ class Workspace {
 
 void matmulBench(const Options& options, engine::ThreadPool& pool);
 void attentionBench(const Options& options, engine::ThreadPool& pool);
+void quantizeBench(const Options& options, engine::ThreadPool& pool);
 void poolBench(const Options& options, engine::ThreadPool& pool);
 
 }  // namespace mantissa::bench
