@@ -21,9 +21,12 @@
 
 #include "gui/dialogs/launch_dialog.h"
 #include "gui/format/numbers.h"
+#include "gui/pages/compare_page.h"
 #include "gui/pages/device_page.h"
 #include "gui/pages/empty_page.h"
 #include "gui/pages/formats_page.h"
+#include "gui/pages/live_page.h"
+#include "gui/pages/numerics_page.h"
 #include "gui/pages/refused_page.h"
 #include "gui/widgets/run_marks.h"
 
@@ -201,6 +204,9 @@ void MainWindow::makePages() {
     refusedPage_ = new RefusedPage(controller_, stack_);
     stack_->addWidget(refusedPage_);
     connect(refusedPage_, &RefusedPage::editRequested, this, [this](const QString& spec) { openLaunch(spec); });
+    addPage(QStringLiteral("live"), tr("Live"), Glyph::Pulse, new LivePage(controller_, stack_));
+    addPage(QStringLiteral("numerics"), tr("Numerics"), Glyph::Grid, new NumericsPage(controller_, stack_));
+    addPage(QStringLiteral("compare"), tr("Compare"), Glyph::Curves, new ComparePage(controller_, stack_));
     addPage(QStringLiteral("formats"), tr("Formats"), Glyph::Numbers, new FormatsPage(controller_, stack_));
     auto* device = new DevicePage(controller_, stack_);
     connect(device, &DevicePage::reportsChanged, empty, &EmptyPage::setDevices);

@@ -16,15 +16,23 @@ ColorBar::ColorBar(QWidget* parent) : QWidget(parent) {
     setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Fixed);
     setAccessibleName(QStringLiteral("Colour scale"));
     setToolTip(QStringLiteral("Drag an end to change the range of the colours; double click resets it."));
-    text_ = [](double value) { return formatNumber(value, 2); };
+    text_ = tickText_ = [](double value) { return formatNumber(value, 2); };
     connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
 }
 
-void ColorBar::setScale(const HeatScale& scale, std::function<QString(double)> text) {
+void ColorBar::setScale(const HeatScale& scale, std::function<QString(double)> text,
+                        std::function<QString(double)> tickText) {
+    tickText_ = tickText ? std::move(tickText) : text;
     scale_ = original_ = scale;
     text_ = std::move(text);
     setAccessibleDescription(QStringLiteral("from %1 to %2").arg(text_(scale_.low), text_(scale_.high)));
     update();
+}
+
+QString ColorBar::endText() const {
+    const QString full = text_(scale_.high), number = tickText_(scale_.high);
+    const int unit = int(full.lastIndexOf(QLatin1Char(' ')));
+    return unit > 0 ? number + full.mid(unit) : number;
 }
 
 QRectF ColorBar::bar() const {
@@ -47,14 +55,13 @@ void ColorBar::paintEvent(QPaintEvent*) {
     }
     painter.setPen(color(Token::Text3));
     const QFontMetricsF metrics(painter.font());
-    const QString top = text_(scale_.high);
+    const QString top = endText();
     painter.drawText(QRectF(area.right() + 4, area.center().y() - 8, width() - area.right() - 4, 16),
                      Qt::AlignLeft | Qt::AlignVCenter, top);
     double last = -1e9;
     for (double value : scale_.ticks) {
         const double position = scale_.position(value);
-        QString label = text_(value);
-        label.remove(QStringLiteral(" %"));  // the unit stands at the end of the bar
+        QString label = tickText_(value);  // the unit stands at the end of the bar
         const double width = metrics.horizontalAdvance(label);
         const double left = std::max(0.0, area.left() + position * area.width() - width / 2);
         if (left > last + 6 && position < 0.97) {

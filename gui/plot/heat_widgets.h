@@ -15,7 +15,9 @@ class ColorBar : public QWidget {
     Q_OBJECT
   public:
     explicit ColorBar(QWidget* parent = nullptr);
-    void setScale(const HeatScale& scale, std::function<QString(double)> text);
+    /// tickText: of the ticks, without a unit; the bar's end takes the unit of `text`.
+    void setScale(const HeatScale& scale, std::function<QString(double)> text,
+                  std::function<QString(double)> tickText = {});
     const HeatScale& scale() const { return scale_; }
     QSize sizeHint() const override { return {210, 30}; }
     QSize minimumSizeHint() const override { return {90, 30}; }
@@ -32,8 +34,9 @@ class ColorBar : public QWidget {
 
   private:
     QRectF bar() const;
+    QString endText() const;
     HeatScale scale_, original_;
-    std::function<QString(double)> text_;
+    std::function<QString(double)> text_, tickText_;
     int grabbed_ = 0;  ///< -1 low end, 1 high end
     double grabbedAt_ = 0;
 };

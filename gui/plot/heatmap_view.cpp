@@ -15,7 +15,7 @@ namespace mantissa::gui {
 
 namespace {
 
-constexpr double kOpenRow = 14, kLeastRow = 4, kMostRow = 16, kGroupGap = 2;
+constexpr double kOpenRow = 14, kLeastRow = 4, kMostRow = 28, kGroupGap = 2;
 constexpr int kTop = 22, kBottom = 22;
 
 }  // namespace
@@ -91,10 +91,13 @@ void HeatmapView::layoutRows() {
         opened += rows_[row].group == open && !open.isEmpty() ? 1 : 0;
         gaps += row > 0 && rows_[row].group != rows_[row - 1].group ? 1 : 0;
     }
-    const int others = int(rows_.size()) - opened;
+    int others = int(rows_.size()) - opened;
+    if ((room - gaps * kGroupGap) / std::max<size_t>(1, rows_.size()) >= kOpenRow) {
+        opened = 0;  // room for names everywhere: all rows alike
+        others = int(rows_.size());
+    }
     const double each = others > 0 ? (room - opened * kOpenRow - gaps * kGroupGap) / others : kLeastRow;
-    const double row =
-        std::clamp(std::floor(each * 2) / 2, kLeastRow, others == int(rows_.size()) ? kMostRow * 2 : kMostRow);
+    const double row = std::clamp(std::floor(each * 2) / 2, kLeastRow, kMostRow);
     tops_.assign(rows_.size(), 0);
     heights_.assign(rows_.size(), row);
     double y = 0;
@@ -298,7 +301,11 @@ void HeatmapView::paintWorst(QPainter& painter) const {
         if (rows_[size_t(row)].bf16) {
             continue;
         }
-        const HeatCell cell = cells_.pooled(row, view.low, view.high, scale_);
+        // Step 1 casts at the fresh scale 1: it would be the worst of every gradient and hide what came later.
+        const double from = view.low < cells_.firstStep + 1 && cells_.firstStep < 2 && cells_.columns > 20
+                                ? cells_.firstStep + cells_.columnWidth()
+                                : view.low;
+        const HeatCell cell = cells_.pooled(row, from, view.high, scale_);
         const QRectF rect = rowRect(row);
         const double gap = rect.height() >= 8 ? 1 : 0;
         if (cell.state == CellState::NonFinite) {

@@ -83,7 +83,10 @@ void PlotLayer::paint(QPainter* painter, const QStyleOptionGraphicsItem*, QWidge
 }
 
 void PlotLayer::paintCurves(QPainter& painter) const {
-    painter.drawImage(view_.plotRect().topLeft(), view_.raster_);
+    const QRectF plot = view_.plotRect();
+    // A category axis also draws a line at the end of its range, where no tick is.
+    painter.fillRect(QRectF(plot.left() - 1, plot.top() - 1, plot.width() + 2, 2), color(Token::Panel));
+    painter.drawImage(plot.topLeft(), view_.raster_);
 }
 
 void PlotLayer::paintVector(QPainter& painter) const {
@@ -260,12 +263,12 @@ void PlotLayer::paintRails(QPainter& painter) const {
         painter.drawRect(QRectF(at(first) - 1, plot.bottom() - 2, at(last) - at(first) + 2, 2));
         drawTriangle(painter, {at((first + last) / 2.0), plot.bottom()}, 3, true);
     });
-    painter.setBrush(color(Token::Text2));
+    painter.setBrush(color(Token::Text3));
     stretches(view_.marks_, kMarkAbove, int(3 * ratio), [&](int first, int last) {
-        painter.drawRect(QRectF(at(first) - 0.5, plot.top(), at(last) - at(first) + 1, 1.5));
+        painter.drawRect(QRectF(at(first) - 0.5, plot.top(), at(last) - at(first) + 1, 1));
     });
     stretches(view_.marks_, kMarkBelow, int(3 * ratio), [&](int first, int last) {
-        painter.drawRect(QRectF(at(first) - 0.5, plot.bottom() - 1.5, at(last) - at(first) + 1, 1.5));
+        painter.drawRect(QRectF(at(first) - 0.5, plot.bottom() - 1, at(last) - at(first) + 1, 1));
     });
     painter.setRenderHint(QPainter::Antialiasing, false);
     if (view_.above_ > 0) {

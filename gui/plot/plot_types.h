@@ -92,12 +92,14 @@ struct PlotOptions {
     bool robustRange = false;  ///< Y from the 0.5 and 99.5 % quantiles instead of all samples
     double robustFrom = 0;     ///< x from which on samples count for it (warm-up)
     bool xLabels = true;
-    bool sharesView = true;       ///< false: own X range, shared cursor only
-    bool eventIcons = true;       ///< false: lines without icons (a chart below another)
-    bool readoutBox = false;      ///< values at the cursor in a box in a free corner
-    bool countAbove = false;      ///< "k of n points above" for the first curve
-    bool wholeX = true;           ///< X is counted (steps, tokens)
-    bool yLabelsAsShare = false;  ///< fractions shown in per cent
+    bool sharesView = true;                   ///< false: own X range, shared cursor only
+    bool eventIcons = true;                   ///< false: lines without icons (a chart below another)
+    bool readoutBox = false;                  ///< values at the cursor in a box in a free corner
+    bool countAbove = false;                  ///< "k of n points above" for the first curve
+    double sizeFrom = -1e300;                 ///< samples before this x do not size Y (a fresh scale)
+    std::function<QString(double)> tickText;  ///< of Y ticks; default: the number with the digits of its step
+    bool wholeX = true;                       ///< X is counted (steps, tokens)
+    bool yLabelsAsShare = false;              ///< fractions shown in per cent
     bool marginNotes = false;
     double xScaleFactor = 1;                 ///< shown = x * factor
     std::optional<double> yFloor, yCeiling;  ///< hard ends of the automatic range (values)

@@ -173,7 +173,9 @@ bool PlotView::wantedRange(double& low, double& high) const {
         if (!curve.data || !curve.sizesY || curve.data->empty()) {
             continue;
         }
-        const size_t begin = curve.data->lowerBound(range.low), end = curve.data->lowerBound(range.high);
+        const size_t end = curve.data->lowerBound(range.high);
+        size_t begin = curve.data->lowerBound(std::max(range.low, options_.sizeFrom));
+        begin = begin < end ? begin : curve.data->lowerBound(range.low);
         if (!options_.robustRange || end - begin < 200) {
             const RangeSummary all = curve.data->summary(begin, end);
             take(double(y_.isLog() ? all.minPositive : all.min));
@@ -248,7 +250,7 @@ void PlotView::updateAxes() {
     axisX_->setRange(range.low, range.high);
     xTicks_.clear();
     const double factor = options_.xScaleFactor;
-    const int wanted = std::max(2, int(plot.width() / 95));
+    const int wanted = std::max(2, int(plot.width() / 72));
     const std::vector<double> steps = niceSteps(range.low * factor, range.high * factor, wanted, options_.wholeX);
     const double step = steps.size() > 1 ? steps[1] - steps[0] : 1;
     for (double at : steps) {
@@ -264,8 +266,11 @@ void PlotView::updateAxes() {
             labelled.high *= 100;
         }
     }
-    std::vector<Tick> fresh = ticks(labelled, std::max(2, int(plot.height() / 34)), {}, options_.plusSign);
+    std::vector<Tick> fresh = ticks(labelled, std::max(2, int(plot.height() / 26)), {}, options_.plusSign);
     for (Tick& tick : fresh) {
+        if (options_.tickText) {
+            tick.label = options_.tickText(y_.fromAxis(tick.position));
+        }
         tick.position = !options_.yLabelsAsShare ? tick.position : y_.isLog() ? tick.position - 2 : tick.position / 100;
     }
     yTicks_ = std::move(fresh);

@@ -1,0 +1,237 @@
+#include "gui/models/alarm_rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gui/format/numbers.h"
+
+namespace mantissa::gui {
+
+using experiments::Statistic;
+
+namespace {
+
+QString text(const char* utf8) {
+    return QString::fromUtf8(utf8);
+}
+
+}  // namespace
+
+const std::vector<StatisticInfo>& shownStatistics() {
+    static const std::vector<StatisticInfo> all = {
+        {Statistic::UnderflowShare, text("underflow"), text("Underflow"), text("% of elements"),
+         text("Elements that are not zero before the cast and ±0 after it, divided by all elements. Half the smallest "
+              "subnormal rounds to zero and counts."),
+         false, true},
+        {Statistic::OverRangeShare, text("over range"), text("Over range"), text("% of elements"),
+         text("Elements with |x| × scale above the next float after the largest FP8 value, divided by all elements. "
+              "Values that only round down count too."),
+         false, true},
+        {Statistic::ClippedShare, text("clipped"), text("Clipped"), text("% of elements"),
+         text("Elements that round above the largest FP8 value (> 464 in E4M3, ≥ 61 440 in E5M2), divided by all "
+              "elements."),
+         false, true},
+        {Statistic::Amax, text("amax"), text("amax"), text("log₂"),
+         text("Largest |x| before the cast. NaN is skipped, an infinity gives infinity."), false, false},
+        {Statistic::Scale, text("scale"), text("Scale ×"), text("log₂"),
+         text("Multiplier before the cast: stored = x × scale."), false, false},
+        {Statistic::Staleness, text("staleness"), text("Staleness"), text("amax now ÷ amax of the scale"),
+         text("amax of the step divided by the amax that the scale was made from. Above 1 the largest values clip; "
+              "below 1/16 four binades are unused."),
+         false, false},
+        {Statistic::SqnrDb, text("SQNR"), text("SQNR"), text("dB"),
+         text("10·log₁₀(Σx² ÷ Σ(x̂ − x)²). About 31.5 dB in E4M3 and 25.6 dB in E5M2 when healthy; not an alarm, as an "
+              "outlier raises it."),
+         true, false},
+        {Statistic::Kurtosis, text("kurtosis"), text("Kurtosis"), text("raw"),
+         text("n·Σx⁴ ÷ (Σx²)², elementwise, not centred. 3 for a normal distribution."), true, false}};
+    return all;
+}
+
+QString statisticText(const StatisticInfo& info, double value) {
+    if (std::isnan(value)) {
+        return notMeasured();
+    }
+    if (info.share) {
+        return formatShare(value);
+    }
+    switch (info.statistic) {
+        case Statistic::Amax:
+        case Statistic::Scale:
+            return formatScale(value);
+        case Statistic::SqnrDb:
+            return formatNumber(value, 3) + text(" dB");
+        case Statistic::Staleness:
+            return value >= 1 || value <= 0 ? formatNumber(value, 3) : text("1/") + formatNumber(1 / value, 3);
+        default:
+            return formatNumber(value, 3);
+    }
+}
+
+QString statisticTick(const StatisticInfo& info, double value) {
+    if (info.share) {
+        return formatNumber(value * 100, 1);
+    }
+    if (info.statistic == Statistic::Amax || info.statistic == Statistic::Scale) {
+        QString exponent = QString::number(std::lround(std::log2(value)));
+        const char16_t digits[] = u"⁰¹²³⁴⁵⁶⁷⁸⁹";
+        for (QChar& c : exponent) {
+            c = c == QLatin1Char('-') ? QChar(u'⁻') : QChar(digits[c.digitValue()]);
+        }
+        return QStringLiteral("2") + exponent;
+    }
+    return formatNumber(value, 2);
+}
+
+HeatScale heatScale(const StatisticInfo& info, double low, double high) {
+    HeatScale scale;
+    if (info.share) {
+        scale.low = 1e-5;
+        scale.high = 0.2;
+        scale.ticks = {1e-5, 1e-4, 1e-3, 1e-2, 0.05};
+        if (info.statistic == Statistic::UnderflowShare) {
+            scale.alarms = {{1e-3, Token::Warn}, {0.05, Token::Bad}};
+        } else if (info.statistic == Statistic::ClippedShare) {
+            scale.alarms = {{1e-3, Token::Bad}};
+        }
+        return scale;
+    }
+    switch (info.statistic) {
+        case Statistic::Staleness:
+            scale.space = HeatSpace::Log2;
+            scale.low = 1;
+            scale.high = 32;
+            scale.ticks = {1, 2, 4, 16};
+            scale.alarms = {{2, Token::Warn}, {16, Token::Bad}};
+            break;
+        case Statistic::SqnrDb:
+            scale.space = HeatSpace::Linear;
+            scale.low = 35;
+            scale.high = 10;
+            scale.smallerIsWorse = true;
+            scale.ticks = {35, 30, 25, 20, 15};
+            break;
+        case Statistic::Kurtosis:
+            scale.low = 3;
+            scale.high = 3e4;
+            scale.ticks = {3, 30, 300, 3000};
+            break;
+        default: {
+            scale.map = ColorMap::Mag;
+            scale.space = HeatSpace::Log2;
+            const double a = low > 0 && std::isfinite(low) ? std::floor(std::log2(low)) : -20;
+            const double b = high > 0 && std::isfinite(high) ? std::ceil(std::log2(high)) : a + 1;
+            scale.low = std::exp2(a);
+            scale.high = std::exp2(std::max(b, a + 1));
+            const double step = std::max(1.0, std::ceil((b - a) / 4));
+            for (double at = a; at <= b; at += step) {
+                scale.ticks.push_back(std::exp2(at));
+            }
+        }
+    }
+    return scale;
+}
+
+QString shortLinear(const std::string& linear) {
+    const size_t dot = linear.rfind('.');
+    return linear.empty() ? text("head")
+                          : QString::fromStdString(dot == std::string::npos ? linear : linear.substr(dot + 1));
+}
+
+QString tensorTitle(const engine::CatalogueEntry& entry) {
+    return QStringLiteral("%1 %2 · %3")
+        .arg(QString::fromStdString(entry.layer), shortLinear(entry.linear),
+             QLatin1String(engine::roleShortName(entry.role)));
+}
+
+QString tensorLongTitle(const engine::CatalogueEntry& entry) {
+    const QString linear = entry.linear.empty() ? text("head") : QString::fromStdString(entry.linear);
+    return QStringLiteral("%1 · %2 · %3")
+        .arg(QString::fromStdString(entry.layer), linear, QLatin1String(engine::roleShortName(entry.role)));
+}
+
+bool isFp8(const engine::CatalogueEntry& entry) {
+    return entry.format == "e4m3" || entry.format == "e5m2";
+}
+
+int alarmLevel(const StatisticInfo& info, engine::TensorRole role, double value) {
+    if (std::isnan(value)) {
+        return 0;
+    }
+    switch (info.statistic) {
+        case Statistic::UnderflowShare:
+            return role != engine::TensorRole::GradOutput ? 0 : value > 0.05 ? 2 : value > 1e-3 ? 1 : 0;
+        case Statistic::ClippedShare:
+            return value > 1e-3 ? 2 : value > 0 ? 1 : 0;
+        case Statistic::Staleness:
+            return value > 16 ? 2 : value > 2 || (value > 0 && value < 1.0 / 16) ? 1 : 0;
+        default:
+            return 0;
+    }
+}
+
+std::vector<Finding> findings(const HealthSample& sample, const std::vector<engine::CatalogueEntry>& catalogue,
+                              const std::vector<experiments::RunEvent>& events) {
+    std::vector<Finding> result;
+    const auto at = [](const std::vector<float>& values, size_t i) {
+        return i < values.size() ? double(values[i]) : NAN;
+    };
+    const auto info = [](Statistic statistic) -> const StatisticInfo& {
+        return *std::find_if(shownStatistics().begin(), shownStatistics().end(),
+                             [&](const StatisticInfo& s) { return s.statistic == statistic; });
+    };
+    for (size_t i = 0; i < catalogue.size(); ++i) {
+        if (!isFp8(catalogue[i])) {
+            continue;
+        }
+        const engine::TensorRole role = catalogue[i].role;
+        Finding found;
+        found.tensor = int(i);
+        const char* alert = "";
+        if (i < sample.nonFinite.size() && sample.nonFinite[i]) {
+            found.rank = 0;
+            found.level = 2;
+            found.what = text("not finite");
+            alert = "non_finite";
+        } else if (const int level = alarmLevel(info(Statistic::ClippedShare), role, at(sample.clipped, i)); level) {
+            found.rank = 1;
+            found.level = level;
+            found.value = at(sample.clipped, i);
+            found.what = text("clipped ") + formatShare(found.value);
+            alert = "clipped";
+        } else if (const int under = alarmLevel(info(Statistic::UnderflowShare), role, at(sample.underflow, i));
+                   under) {
+            found.rank = 2;
+            found.level = under;
+            found.value = at(sample.underflow, i);
+            found.what = text("underflow ") + formatShare(found.value);
+            alert = "underflow";
+        } else if (const int stale = alarmLevel(info(Statistic::Staleness), role, at(sample.staleness, i)); stale) {
+            found.rank = 3;
+            found.level = stale;
+            found.value = std::fabs(std::log2(at(sample.staleness, i)));
+            found.what = text("staleness ") + statisticText(info(Statistic::Staleness), at(sample.staleness, i));
+            alert = "staleness";
+        } else if (at(sample.kurtosis, i) > 10 * at(sample.kurtosisStart, i)) {
+            found.rank = 4;
+            found.value = at(sample.kurtosis, i);
+            found.what = text("kurtosis ×") + formatNumber(found.value / at(sample.kurtosisStart, i), 2);
+            alert = "kurtosis";
+        } else {
+            continue;
+        }
+        for (auto event = events.rbegin(); event != events.rend(); ++event) {
+            if (event->kind == "alert" && event->tensorIndex == int(i) && event->alert == alert) {
+                found.since = text("since ") + formatCount(event->step);
+                break;
+            }
+        }
+        result.push_back(found);
+    }
+    std::stable_sort(result.begin(), result.end(), [](const Finding& a, const Finding& b) {
+        return a.rank != b.rank ? a.rank < b.rank : a.level != b.level ? a.level > b.level : a.value > b.value;
+    });
+    return result;
+}
+
+}  // namespace mantissa::gui

@@ -1,0 +1,62 @@
+// Statistics as the pages show them: name, unit, colour scale, alarm thresholds, definition; and the verdict on a
+// tensor.
+#pragma once
+
+#include <QString>
+#include <vector>
+
+#include "experiments/store/run_types.h"
+#include "gui/plot/heat_scale.h"
+
+namespace mantissa::gui {
+
+struct StatisticInfo {
+    experiments::Statistic statistic;
+    QString name;        ///< on the selector: "underflow"
+    QString title;       ///< "Underflow"
+    QString unit;        ///< "% of elements", "log₂", "dB"
+    QString definition;  ///< tooltip: formula, unit, source
+    bool dear = false;   ///< probed steps only
+    bool share = false;
+};
+
+/// The statistics of the Numerics page in the order of its selector.
+const std::vector<StatisticInfo>& shownStatistics();
+QString statisticText(const StatisticInfo& info, double value);
+/// As a tick of the colour bar: shares in per cent without the sign, amounts as a power of two ("2⁻³⁰").
+QString statisticTick(const StatisticInfo& info, double value);
+/// Scale of the heatmap. low, high: range of the values on view, for amounts (amax, scale), which have no fixed ends.
+HeatScale heatScale(const StatisticInfo& info, double low, double high);
+
+/// "h.9 fc2 · dy": as heads and lists name a tensor.
+QString tensorTitle(const engine::CatalogueEntry& entry);
+/// "h.9 · mlp.fc2 · dy": as the inspector names it.
+QString tensorLongTitle(const engine::CatalogueEntry& entry);
+QString shortLinear(const std::string& linear);  ///< "fc2", "head"
+bool isFp8(const engine::CatalogueEntry& entry);
+
+/// 0 quiet, 1 amber, 2 red by the default alarms (facts: shares of all elements; underflow of dy > 0.1 % amber, > 5 %
+/// red; clipped > 0 amber, > 0.1 % red; staleness > 2 or < 1/16 amber, > 16 red).
+int alarmLevel(const StatisticInfo& info, engine::TensorRole role, double value);
+
+/// One tensor to look at, ranked: non-finite, clipped, underflow, staleness, kurtosis.
+struct Finding {
+    int tensor = -1;
+    int rank = 0;   ///< 0 worst kind
+    int level = 1;  ///< 1 amber, 2 red
+    double value = 0;
+    QString what;   ///< "underflow 4.6 %"
+    QString since;  ///< "since 17 790"
+};
+
+/// What the last steps held for each tensor of the catalogue, worst of them; NaN where not recorded.
+struct HealthSample {
+    int64_t firstStep = 0, lastStep = 0;
+    std::vector<float> underflow, clipped, staleness, kurtosis, kurtosisStart;
+    std::vector<uint8_t> nonFinite;
+    bool empty() const { return underflow.empty(); }
+};
+std::vector<Finding> findings(const HealthSample& sample, const std::vector<engine::CatalogueEntry>& catalogue,
+                              const std::vector<experiments::RunEvent>& events);
+
+}  // namespace mantissa::gui

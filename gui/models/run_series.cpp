@@ -1,0 +1,229 @@
+#include "gui/models/run_series.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mantissa::gui {
+
+using namespace experiments;
+
+const std::vector<QString>& liveMetrics() {
+    static const std::vector<QString> names = {QStringLiteral("loss"),
+                                               QStringLiteral("val_loss"),
+                                               QStringLiteral("grad_norm"),
+                                               QStringLiteral("lr"),
+                                               QStringLiteral("tokens"),
+                                               QStringLiteral("tokens_per_s"),
+                                               QStringLiteral("step_ms"),
+                                               QStringLiteral("memory_bytes"),
+                                               QStringLiteral("seconds"),
+                                               QStringLiteral("phase/matmul_ms"),
+                                               QStringLiteral("phase/attention_ms"),
+                                               QStringLiteral("phase/elementwise_ms"),
+                                               QStringLiteral("phase/optimizer_ms")};
+    return names;
+}
+
+/// What one read brings back. Series hold the steps after those that were asked from.
+struct RunSeries::Update {
+    bool whole = false;
+    int segments = 0;
+    std::vector<std::pair<QString, Series>> series;
+    std::vector<RunEvent> events;
+    std::optional<RunDocument> document;
+};
+
+RunSeries::RunSeries(RunController& controller, QObject* parent) : QObject(parent), controller_(controller) {
+    connect(&controller, &RunController::storeAdvanced, this, [this](const QString& id) {
+        if (id == id_) {
+            refresh();
+        }
+    });
+    connect(&controller, &RunController::stepsArrived, this, &RunSeries::takeSteps);
+}
+
+std::shared_ptr<SeriesPyramid> RunSeries::metric(const QString& name) const {
+    const auto found = metrics_.find(name);
+    return found != metrics_.end() ? found->second : std::make_shared<SeriesPyramid>();
+}
+
+std::vector<std::shared_ptr<SeriesPyramid>> RunSeries::tails(const QString& name) const {
+    const auto found = tails_.find(name);
+    return found != tails_.end() ? found->second : std::vector<std::shared_ptr<SeriesPyramid>>();
+}
+
+double RunSeries::lastStep() const {
+    const auto loss = metric(QStringLiteral("loss"));
+    return loss->empty() ? 0 : loss->lastX();
+}
+
+double RunSeries::recentMedian(const QString& name, int count) const {
+    const auto series = metric(name);
+    std::vector<float> values;
+    for (size_t i = series->size() - std::min(series->size(), size_t(count)); i < series->size(); ++i) {
+        if (std::isfinite(series->y(i))) {
+            values.push_back(series->y(i));
+        }
+    }
+    if (values.empty()) {
+        return NAN;
+    }
+    std::nth_element(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2), values.end());
+    return double(values[values.size() / 2]);
+}
+
+void RunSeries::show(const QString& id) {
+    if (id == id_) {
+        refresh();
+        return;
+    }
+    id_ = id;
+    metrics_.clear();
+    tails_.clear();
+    resumes_.clear();
+    document_ = RunDocument();
+    spec_ = RunSpec();
+    events_.clear();
+    segments_ = 0;
+    loaded_ = reading_ = again_ = false;
+    Q_EMIT reset();
+    refresh();
+}
+
+void RunSeries::refresh() {
+    if (id_.isEmpty()) {
+        return;
+    }
+    if (reading_) {
+        again_ = true;
+        return;
+    }
+    reading_ = true;
+    std::map<QString, int64_t> from;
+    for (const auto& [name, series] : metrics_) {
+        from[name] = series->empty() ? 0 : int64_t(series->lastX()) + 1;
+    }
+    const int64_t lastEvent = events_.empty() ? 0 : events_.back().id;
+    const bool needsDocument = document_.specJson.empty() || document_.precision.empty();
+    const std::string id = id_.toStdString();
+    const int segments = segments_;
+    controller_.load(
+        this, 0,
+        [=](RunStore& store) {
+            Update update;
+            const auto row = store.run(id);
+            if (!row) {
+                return update;
+            }
+            update.segments = row->segments;
+            update.whole = row->segments != segments;
+            for (const QString& name : liveMetrics()) {
+                const auto start = from.find(name);
+                update.series.emplace_back(name, store.series(id, name.toStdString(),
+                                                              update.whole || start == from.end() ? 0 : start->second));
+            }
+            update.events = store.events(id, update.whole ? 0 : lastEvent);
+            if (update.whole || needsDocument) {
+                update.document = store.document(id);
+            }
+            return update;
+        },
+        [this](Update update) { apply(std::move(update)); },
+        [this](const QString& sentence) {
+            reading_ = false;
+            Q_EMIT failed(sentence);
+        });
+}
+
+void RunSeries::apply(Update update) {
+    reading_ = false;
+    if (update.segments == 0) {
+        return;  // deleted meanwhile
+    }
+    if (update.whole) {
+        metrics_.clear();
+        tails_.clear();
+        events_.clear();
+    }
+    const bool another = update.whole;
+    segments_ = update.segments;
+    for (auto& [name, series] : update.series) {
+        auto& target = metrics_[name];
+        if (!target) {
+            target = std::make_shared<SeriesPyramid>();
+        }
+        for (size_t i = 0; i < series.steps.size(); ++i) {
+            if (target->empty() || double(series.steps[i]) > target->lastX()) {
+                target->append(double(series.steps[i]), float(series.values[i]));
+            }
+        }
+        if (another) {
+            for (const Series::Tail& tail : series.tails) {
+                auto copy = std::make_shared<SeriesPyramid>();
+                for (size_t i = 0; i < tail.steps.size(); ++i) {
+                    copy->append(double(tail.steps[i]), float(tail.values[i]));
+                }
+                tails_[name].push_back(std::move(copy));
+            }
+            if (name == QStringLiteral("loss")) {
+                resumes_ = series.resumes;
+            }
+        }
+    }
+    const bool newEvents = !update.events.empty();
+    events_.insert(events_.end(), update.events.begin(), update.events.end());
+    const bool newDocument = update.document.has_value();
+    if (newDocument) {
+        document_ = std::move(*update.document);
+        spec_ = parseSpec(document_.specJson).spec;
+    }
+    loaded_ = true;
+    if (another) {
+        Q_EMIT reset();
+    }
+    if (newDocument) {
+        Q_EMIT documentChanged();
+    }
+    Q_EMIT changed();
+    if (newEvents || another) {
+        Q_EMIT eventsChanged();
+    }
+    if (again_) {
+        again_ = false;
+        refresh();
+    }
+}
+
+void RunSeries::takeSteps(const QString& id, const SharedSteps& steps) {
+    if (id != id_ || !loaded_ || !steps) {
+        return;
+    }
+    const auto loss = metrics_[QStringLiteral("loss")];
+    for (const JobStep& step : *steps) {
+        const double at = double(step.metrics.step);
+        if (!loss->empty() && at <= loss->lastX()) {
+            continue;
+        }
+        if (at != (loss->empty() ? 1 : loss->lastX() + 1)) {
+            refresh();  // something was missed: the store has it
+            return;
+        }
+        const auto add = [&](const char* name, double value) {
+            metrics_[QLatin1String(name)]->append(at, float(value));
+        };
+        add("loss", step.metrics.loss);
+        add("grad_norm", step.metrics.gradientNorm);
+        add("lr", step.metrics.learningRate);
+        add("tokens", double(step.totalTokens));
+        add("tokens_per_s", step.tokensPerSecond);
+        add("step_ms", step.stepMs);
+        add("memory_bytes", double(step.memoryBytes));
+        add("phase/matmul_ms", step.metrics.phaseSeconds[0] * 1e3);
+        add("phase/attention_ms", step.metrics.phaseSeconds[1] * 1e3);
+        add("phase/elementwise_ms", step.metrics.phaseSeconds[2] * 1e3);
+        add("phase/optimizer_ms", step.metrics.phaseSeconds[3] * 1e3);
+    }
+    Q_EMIT changed();
+}
+
+}  // namespace mantissa::gui

@@ -1,0 +1,97 @@
+// Compare: did FP8 cost loss, what did it win, where do two runs part, which setting did it?
+#pragma once
+
+#include <QHash>
+
+#include "experiments/report/compare.h"
+#include "gui/controller/run_controller.h"
+#include "gui/models/compare_curves.h"
+#include "gui/models/compare_tables.h"
+#include "gui/pages/page.h"
+#include "gui/plot/plot_view.h"
+
+class QComboBox;
+class QLineEdit;
+class QStackedWidget;
+class QTableView;
+
+namespace mantissa::gui {
+
+class Card;
+class FiguresCard;
+class NoteList;
+class TextLabel;
+
+/// The selected runs over each other by step, tokens or time. Curves come one by one, baseline first; a run that cannot
+/// be read is named and the others stay. Up to eight runs or groups each in its own style, beyond that thin lines in
+/// the colour of their recipe.
+class ComparePage : public Page {
+    Q_OBJECT
+  public:
+    explicit ComparePage(RunController& controller, QWidget* parent = nullptr);
+
+    QWidget* tools() override { return tools_; }
+    QWidget* sidePanel() override;
+    QString statusText() const override { return status_; }
+    PlotView* curvesView() const { return curves_; }
+    FinalNumbersModel* finalNumbers() const { return final_; }
+    FiguresCard* verdicts() const { return verdicts_; }
+
+  protected:
+    void refresh() override;
+
+  private:
+    struct Group {
+        QString name;
+        QStringList runs;
+        int style = 0;
+        const experiments::GroupVerdict* verdict = nullptr;
+    };
+    struct Loaded {
+        SharedCurve curve;
+        bool failed = false;
+    };
+    void buildTools();
+    QWidget* buildCurves();
+    QWidget* buildSide();
+    QWidget* buildTable();
+    QStringList order() const;  ///< baseline first
+    QString effectiveBaseline() const;
+    void loadComparison();
+    void loadCurves();
+    void takeCurve(const QString& id, Loaded loaded);
+    std::vector<Group> groups() const;
+    void rebuildCurves();
+    void rebuildFinal();
+    void rebuildVerdicts();
+    void rebuildParts();
+    QString metric() const;
+    experiments::Axis axis() const;
+    FinalRow finalRow(const Group& group) const;
+
+    XLink link_;
+    experiments::Comparison comparison_;
+    bool compared_ = false;
+    QHash<QString, Loaded> loaded_;  ///< by run, for the metric and axis now chosen
+    QString loadedFor_;              ///< metric and axis of loaded_
+    QTimer curvesTimer_, againTimer_;
+    QStringList failedRuns_;
+
+    QWidget* tools_ = nullptr;
+    QComboBox *metric_ = nullptr, *axis_ = nullptr, *below_ = nullptr;
+    QStackedWidget* stack_ = nullptr;
+    TextLabel *empty_ = nullptr, *highlight_ = nullptr, *belowHint_ = nullptr, *belowTitle_ = nullptr,
+              *configHint_ = nullptr, *finalHint_ = nullptr;
+    FiguresCard* verdicts_ = nullptr;
+    Card* curveCard_ = nullptr;
+    PlotView *curves_ = nullptr, *difference_ = nullptr;
+    QWidget *belowHead_ = nullptr, *side_ = nullptr;
+    QTableView *configTable_ = nullptr, *finalTable_ = nullptr;
+    ConfigModel* config_ = nullptr;
+    FinalNumbersModel* final_ = nullptr;
+    NanLastProxy* sorted_ = nullptr;
+    NoteList* parts_ = nullptr;
+    QString status_;
+};
+
+}  // namespace mantissa::gui

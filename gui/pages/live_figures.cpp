@@ -1,0 +1,255 @@
+// Figures, ledger and state of the Live page.
+#include <QStackedWidget>
+#include <algorithm>
+#include <cmath>
+
+#include "engine/trainer.h"
+#include "gui/format/numbers.h"
+#include "gui/pages/live_health.h"
+#include "gui/pages/live_page.h"
+#include "gui/widgets/figures_card.h"
+#include "gui/widgets/message_strip.h"
+#include "gui/widgets/step_ledger.h"
+
+namespace mantissa::gui {
+
+namespace {
+
+double lastFinite(const SeriesPyramid& series) {
+    for (size_t i = series.size(); i-- > 0;) {
+        if (std::isfinite(series.y(i))) {
+            return double(series.y(i));
+        }
+    }
+    return NAN;
+}
+
+const char* const kCategories[] = {"weights", "gradients", "moments", "activations", "workspace", "host"};
+
+}  // namespace
+
+void LivePage::updateFigures() {
+    if (!smooth_ || !isVisible()) {
+        return;
+    }
+    const RunInfo* info = controller().run(run());
+    const RunInfo* baseInfo = controller().run(base_.id());
+    std::vector<Figure> figures;
+    const auto add = [&](const char* label, QString value, QString unit) -> Figure& {
+        Figure figure;
+        figure.label = QString::fromUtf8(label);
+        figure.value = std::move(value);
+        figure.unit = std::move(unit);
+        figures.push_back(std::move(figure));
+        return figures.back();
+    };
+    const QString unit = lossUnit();
+    const auto raw = run_.metric(QStringLiteral("loss"));
+    const auto orDash = [](double value, const QString& text) { return std::isfinite(value) ? text : notMeasured(); };
+
+    const double loss = smooth_->empty() ? NAN : double(smooth_->y(smooth_->size() - 1));
+    Figure& train = add("Train loss", orDash(loss, formatLoss(loss)), unit);
+    train.tooltip = QStringLiteral(
+        "Mean cross-entropy of the step's tokens, natural logarithm; moving average with debias divisor, non-finite "
+        "steps skipped.");
+    if (!raw->empty() && !std::isfinite(raw->y(raw->size() - 1))) {
+        train.meaning = QStringLiteral("last step NaN, last finite %1").arg(formatLoss(lastFinite(*raw)));
+        train.meaningToken = Token::Nonfinite;
+        train.glyph = int(Glyph::Bad);
+    } else if (hasBaseline() && !difference_->empty() && difference_->lastX() == raw->lastX()) {
+        train.meaning = QStringLiteral("%1 vs %2 at this step")
+                            .arg(formatLossDifference(double(difference_->y(difference_->size() - 1))), baselineName());
+    } else if (run_.document().entropyFloor && std::isfinite(loss)) {
+        train.meaning = QStringLiteral("%1 above the floor").arg(formatLoss(loss - *run_.document().entropyFloor));
+    } else {
+        train.meaning = QStringLiteral("smoothed %1").arg(alpha_);
+    }
+
+    const auto validation = run_.metric(QStringLiteral("val_loss"));
+    const double val = validation->empty() ? NAN : double(validation->y(validation->size() - 1));
+    Figure& valid = add("Validation loss", validation->empty() ? notMeasured() : formatLoss(val), unit);
+    valid.tooltip = QStringLiteral("Mean over the fixed validation windows; the training state is not touched.");
+    if (!validation->empty()) {
+        const RangeSummary all = validation->summary(0, validation->size());
+        const bool best = std::isfinite(val) && float(val) <= all.min;
+        valid.meaning = best ? QStringLiteral("best so far, step %1").arg(formatCount(qint64(validation->lastX())))
+                             : QStringLiteral("step %1, best %2")
+                                   .arg(formatCount(qint64(validation->lastX())), formatLoss(double(all.min)));
+        valid.glyph = best ? int(Glyph::Check) : -1;
+        valid.meaningToken = best ? Token::Ok : Token::Text2;
+        if (best) {
+            valid.meaningToken = Token::Text2;
+        }
+    } else {
+        valid.meaning = QStringLiteral("none yet");
+    }
+
+    const double speed = run_.recentMedian(QStringLiteral("tokens_per_s"), 20);
+    Figure& rate = add("Throughput", orDash(speed, formatRate(speed)), QStringLiteral("tokens/s"));
+    rate.tooltip = QStringLiteral("Tokens of a step divided by the time between step ends, median of 20 steps.");
+    const double baseSpeed = base_.recentMedian(QStringLiteral("tokens_per_s"), 100);
+    rate.meaning = hasBaseline() && std::isfinite(baseSpeed) && std::isfinite(speed)
+                       ? QStringLiteral("%1 of %2").arg(formatRatio(speed / baseSpeed), baselineName())
+                       : QStringLiteral("median of 20 steps");
+
+    const double step = run_.recentMedian(QStringLiteral("step_ms"), 100);
+    const QString time = orDash(step, formatMilliseconds(step));
+    const int space = int(time.lastIndexOf(QLatin1Char(' ')));
+    Figure& stepTime =
+        add("Step time", space > 0 ? time.left(space) : time, space > 0 ? time.mid(space + 1) : QString());
+    stepTime.tooltip =
+        QStringLiteral("End to end, median of the last 100 steps; evaluations and checkpoints are left out.");
+    if (info && info->going() && std::isfinite(step) && info->steps > info->step) {
+        stepTime.meaning = QStringLiteral("%1 left").arg(formatTimeLeft(double(info->steps - info->step) * step / 1e3));
+    } else if (info && info->seconds > 0) {
+        stepTime.meaning = QStringLiteral("%1 in all").arg(formatDuration(info->seconds));
+    }
+
+    const double bytes = run_.metric(QStringLiteral("memory_bytes"))->empty()
+                             ? (info ? double(info->peakBytes) : 0)
+                             : double(lastFinite(*run_.metric(QStringLiteral("memory_bytes"))));
+    if (bytes > 0) {
+        const SizeUnit size = sizeUnit(bytes);
+        Figure& memory = add(info && info->device.startsWith(QStringLiteral("cuda")) ? "Device memory" : "Memory",
+                             formatSizeIn(bytes, size), size.name);
+        memory.tooltip = QStringLiteral("Memory in use by the run; the plan is the forecast made before step 0.");
+        memory.meaning = info && info->planBytes
+                             ? QStringLiteral("plan %1").arg(formatSizeIn(double(info->planBytes), size))
+                             : QString();
+    }
+
+    if (const int tensors = health_->fp8Tensors(); tensors > 0) {
+        const auto& found = health_->findings();
+        Figure& health =
+            add("FP8 health", QStringLiteral("%1 of %2").arg(found.size()).arg(tensors), QStringLiteral("tensors"));
+        health.tooltip = QStringLiteral("Tensors over an amber limit in the last 100 steps, of all that ran in FP8.");
+        if (found.empty()) {
+            health.meaning = QStringLiteral("none over a limit");
+            health.glyph = int(Glyph::Check);
+        } else {
+            health.meaning = QStringLiteral("worst: %1").arg(found.front().what);
+            health.meaningToken = found.front().rank == 0    ? Token::Nonfinite
+                                  : found.front().level == 2 ? Token::Bad
+                                                             : Token::Warn;
+            health.glyph = int(found.front().level == 2 ? Glyph::Bad : Glyph::Warning);
+        }
+    } else if (run_.loaded() && !run_.document().catalogue.empty()) {
+        Figure& precision = add("Precision", info ? info->recipe : notMeasured(), QString());
+        precision.meaning = QStringLiteral("no tensor in FP8");
+    }
+    Q_UNUSED(baseInfo);
+    figures_->setFigures(std::move(figures));
+}
+
+void LivePage::updateLedger() {
+    const char* const phases[] = {"phase/matmul_ms", "phase/attention_ms", "phase/elementwise_ms",
+                                  "phase/optimizer_ms"};
+    std::vector<LedgerBar> bars;
+    const auto bar = [&](const RunSeries& series, const QString& name) {
+        const double whole = series.recentMedian(QStringLiteral("step_ms"), 100);
+        if (!std::isfinite(whole)) {
+            return;
+        }
+        LedgerBar result;
+        result.name = name;
+        double sum = 0;
+        for (const char* phase : phases) {
+            const double part = series.recentMedian(QLatin1String(phase), 100);
+            result.parts.push_back(std::isfinite(part) ? part : 0);
+            sum += result.parts.back();
+        }
+        if (sum <= 0) {
+            return;
+        }
+        result.parts.push_back(std::max(0.0, whole - sum));
+        result.total = formatMilliseconds(whole);
+        bars.push_back(result);
+    };
+    bar(run_, QStringLiteral("this run"));
+    if (hasBaseline()) {
+        bar(base_, baselineName());
+    }
+    ledger_->setTime(std::move(bars));
+    LedgerBar memory;
+    QStringList names;
+    double total = 0;
+    for (const char* category : kCategories) {
+        const auto found = run_.document().planBytes.find(category);
+        if (found != run_.document().planBytes.end()) {
+            memory.parts.push_back(double(found->second));
+            total += double(found->second);
+            names << QString::fromUtf8(found->second == 0 ? "" : found->first == "gradients" ? "grads" : category);
+        }
+    }
+    if (total > 0) {
+        const SizeUnit size = sizeUnit(total);
+        memory.total = formatSize(total);
+        ledger_->setMemory(memory, names, size.name);
+    } else {
+        ledger_->setMemory({}, {}, QString());
+    }
+}
+
+void LivePage::updateState() {
+    const RunInfo* info = controller().run(run());
+    stack_->setCurrentIndex(info ? 1 : 0);
+    if (!info) {
+        emptyText_->setText(QStringLiteral(
+            "No runs in this store yet. A run appears here the moment it starts, also one that mantissa-run started."));
+        return;
+    }
+    const QString step = formatCount(info->step);
+    const QString why = info->message;
+    switch (info->state) {
+        case RunState::Queued: {
+            const QString phase = controller().phaseText(info->id);
+            banner_->showMessage(MessageKind::Info,
+                                 phase.isEmpty() ? QStringLiteral("This run waits for its turn.") : phase,
+                                 QStringLiteral("It starts by itself when the run before it on this device ends."));
+            break;
+        }
+        case RunState::Running: {
+            const QString phase = controller().phaseText(info->id);
+            if (info->step == 0 && !phase.isEmpty()) {
+                banner_->showMessage(MessageKind::Info, phase);
+            } else {
+                banner_->showMessage(MessageKind::Info, QString());
+            }
+            break;
+        }
+        case RunState::Paused:
+            banner_->showMessage(MessageKind::Warn, QStringLiteral("Paused after step %1.").arg(step), why);
+            break;
+        case RunState::Interrupted:
+            banner_->showMessage(
+                MessageKind::Warn,
+                QStringLiteral("Interrupted at step %1: the process that trained it is gone.").arg(step),
+                QStringLiteral("Every step up to its last commit is here. It can go on from its newest checkpoint."),
+                QStringLiteral("Resume"));
+            break;
+        case RunState::Failed:
+            banner_->showMessage(MessageKind::Bad, QStringLiteral("Failed at step %1.").arg(step), why,
+                                 QStringLiteral("Resume"));
+            break;
+        case RunState::Diverged:
+            banner_->showMessage(MessageKind::Bad, QStringLiteral("Diverged at step %1.").arg(step), why);
+            break;
+        case RunState::Refused:
+            banner_->showMessage(MessageKind::Bad, QStringLiteral("Not started."), why);
+            break;
+        case RunState::Finished:
+        case RunState::Stopped:
+            banner_->showMessage(MessageKind::Info, QString());
+            break;
+    }
+    const QString next = run_.spec().trainer.probes.every > 0
+                             ? QStringLiteral("Statistics of every tensor each step, SQNR and kurtosis every %1")
+                                   .arg(run_.spec().trainer.probes.every)
+                             : QString();
+    if (next != status_) {
+        status_ = next;
+        Q_EMIT statusTextChanged();
+    }
+}
+
+}  // namespace mantissa::gui

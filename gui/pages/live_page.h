@@ -1,0 +1,79 @@
+// Live: is this run healthy, is it fast, will it end in time, must I step in?
+#pragma once
+
+#include "gui/models/run_series.h"
+#include "gui/pages/page.h"
+#include "gui/plot/plot_view.h"
+
+class QComboBox;
+class QStackedWidget;
+class QToolButton;
+
+namespace mantissa::gui {
+
+class FiguresCard;
+class HealthCard;
+class MessageStrip;
+class PlotLegend;
+class StepLedger;
+
+/// One run: figures, loss over its baseline, gradient norm, rate, throughput, ledger, FP8 health, events. Everything
+/// comes from two RunSeries (the run and its baseline); nothing here waits for disk or device.
+class LivePage : public Page {
+    Q_OBJECT
+  public:
+    explicit LivePage(RunController& controller, QWidget* parent = nullptr);
+
+    QWidget* tools() override { return tools_; }
+    QWidget* sidePanel() override;
+    QString statusText() const override { return status_; }
+    XLink& link() { return link_; }
+    PlotView* lossView() const { return loss_; }
+    HealthCard* health() const { return health_; }
+    FiguresCard* figuresCard() const { return figures_; }
+
+  protected:
+    void refresh() override;
+
+  private:
+    void buildTools();
+    QWidget* buildLoss();
+    QWidget* buildGrid();
+    void rebuild();  ///< another run, baseline, document or smoothing: contents anew
+    void extend();   ///< more samples: smoothed copies, figures, repaint
+    void extendSmoothed(const SeriesPyramid& raw, SeriesPyramid& smooth, DebiasedEma& average);
+    void updateDifference();
+    void updateFigures();
+    void updateLedger();
+    void updateState();
+    void updateEvents();
+    void setSmoothing(double alpha);
+    bool hasBaseline() const;
+    QString baselineName() const;
+    QString lossUnit() const;
+
+    RunSeries run_, base_;
+    XLink link_;
+    double alpha_ = 0.97;
+    std::shared_ptr<SeriesPyramid> smooth_, baseSmooth_, difference_, planned_;
+    DebiasedEma average_{0.97}, baseAverage_{0.97};
+    bool stale_ = true;
+
+    QWidget* tools_ = nullptr;
+    QComboBox* smoothing_ = nullptr;
+    QToolButton *follow_ = nullptr, *back_ = nullptr;
+    MessageStrip* banner_ = nullptr;
+    FiguresCard* figures_ = nullptr;
+    PlotView *loss_ = nullptr, *strip_ = nullptr, *norm_ = nullptr, *rate_ = nullptr, *speed_ = nullptr;
+    QWidget* stripHead_ = nullptr;
+    QLabel *stripTitle_ = nullptr, *stripMean_ = nullptr;
+    StepLedger* ledger_ = nullptr;
+    HealthCard* health_ = nullptr;
+    QStackedWidget* stack_ = nullptr;
+    QLabel* emptyText_ = nullptr;
+    QString status_;
+    QTimer ageTimer_;
+    QElapsedTimer sinceData_;
+};
+
+}  // namespace mantissa::gui

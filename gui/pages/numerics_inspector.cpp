@@ -1,0 +1,366 @@
+#include "gui/pages/numerics_inspector.h"
+
+#include <QHBoxLayout>
+#include <QScrollArea>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <cmath>
+
+#include "gui/format/numbers.h"
+
+namespace mantissa::gui {
+
+using namespace experiments;
+
+namespace {
+
+constexpr double kUnderflowAmber = 1e-3;
+enum Counter { kElements, kZeros, kUnderflow, kSubnormal, kOverRange, kClipped, kInf, kNan };
+
+double share(const engine::TensorNumerics& t, Counter counter) {
+    return t.counters[kElements] ? double(t.counters[counter]) / double(t.counters[kElements]) : NAN;
+}
+
+QString gemmsOf(const RunDocument& document, const engine::CatalogueEntry& entry) {
+    const char* const readers[3][2] = {{"fprop", "wgrad"}, {"fprop", "dgrad"}, {"dgrad", "wgrad"}};
+    QStringList used;
+    for (const char* gemm : readers[int(entry.role)]) {
+        const auto row = std::find_if(document.precision.begin(), document.precision.end(), [&](const auto& r) {
+            return r.layer == entry.layer && (r.linear == entry.linear || entry.linear.empty()) && r.gemm == gemm;
+        });
+        if (row == document.precision.end() || (row->recipe != "bf16" && row->recipe != "fp32")) {
+            used << QLatin1String(gemm);
+        }
+    }
+    return used.isEmpty() ? QStringLiteral("read in BF16")
+                          : QStringLiteral("used by %1").arg(used.join(QStringLiteral(", ")));
+}
+
+TextLabel* headLabel(const QString& text, const QString& hint, QBoxLayout* layout, QWidget* parent,
+                     TextLabel** hintLabel) {
+    auto* row = new QHBoxLayout;
+    row->setContentsMargins(0, 2, 0, 0);
+    auto* name = new TextLabel(text, Token::Text, TextSize::Body, true, parent);
+    *hintLabel = new TextLabel(hint, Token::Text3, TextSize::Small, false, parent);
+    row->addWidget(name);
+    row->addWidget(*hintLabel);
+    row->addStretch(1);
+    layout->addLayout(row);
+    return name;
+}
+
+}  // namespace
+
+TensorReport readTensor(RunStore& store, const std::string& id, int tensor, int64_t step) {
+    TensorReport report;
+    const auto row = store.run(id);
+    if (!row || tensor < 0) {
+        return report;
+    }
+    report.step = step < 0 || step > row->step ? row->step : step;
+    report.record = store.record(id, report.step);
+    for (int64_t back = 1; !report.record && back <= 20 && report.step > 1;
+         ++back) {  // the newest step may not be committed yet
+        report.record = store.record(id, --report.step);
+    }
+    if (!report.record || tensor >= int(report.record->tensors.size())) {
+        return report;
+    }
+    report.tensor = tensor;
+    const RunDocument document = store.document(id);
+    if (tensor >= int(document.catalogue.size())) {
+        return report;
+    }
+    const auto& entry = document.catalogue[size_t(tensor)];
+    if (entry.recipe == "delayed" && isFp8(entry)) {
+        report.window = store.window(id, tensor, report.step);
+    }
+    report.exponents = store.exponents(id, tensor, report.step);
+    const auto newest = [&](Statistic statistic, double& value) {
+        const Series series =
+            store.series(id, numericsName(entry, statistic), std::max<int64_t>(0, report.step - 2000));
+        for (size_t i = series.steps.size(); i-- > 0;) {
+            if (series.steps[i] <= report.step) {
+                value = series.values[i];
+                report.probedStep = series.steps[i];
+                return;
+            }
+        }
+    };
+    newest(Statistic::Kurtosis, report.kurtosis);
+    newest(Statistic::SqnrDb, report.sqnr);
+    const Series under = store.series(id, numericsName(entry, Statistic::UnderflowShare), 0);
+    size_t i = size_t(std::upper_bound(under.steps.begin(), under.steps.end(), report.step) - under.steps.begin());
+    while (i > 0 && under.values[i - 1] > kUnderflowAmber) {
+        report.overSince = under.steps[--i];
+    }
+    if (report.overSince > 0 && i > 0) {
+        std::vector<double> before(under.values.begin() + std::ptrdiff_t(i - std::min<size_t>(i, 100)),
+                                   under.values.begin() + std::ptrdiff_t(i));
+        std::nth_element(before.begin(), before.begin() + std::ptrdiff_t(before.size() / 2), before.end());
+        report.before = before[before.size() / 2];
+    }
+    return report;
+}
+
+Verdict verdictOf(const TensorReport& report, const engine::CatalogueEntry& entry) {
+    const engine::TensorNumerics& t = report.record->tensors[size_t(report.tensor)];
+    const Fp8Range range = fp8Range(entry.format);
+    const double held = range.largest / double(t.scale);
+    const double unused = t.amax > 0 && std::isfinite(t.amax) ? std::log2(held) - std::log2(double(t.amax)) : NAN;
+    if (t.counters[kNan] || t.counters[kInf]) {
+        return {MessageKind::Bad,
+                QStringLiteral("%1 NaN and %2 Inf of %3 elements at step %4.")
+                    .arg(formatCount(qint64(t.counters[kNan])), formatCount(qint64(t.counters[kInf])),
+                         formatCount(qint64(t.counters[kElements])), formatCount(report.step)),
+                t.counters[kInf]
+                    ? QStringLiteral("An infinity enters the amax window and holds the scale until it leaves.")
+                    : QStringLiteral("amax skips NaN, so the scale does not see it.")};
+    }
+    if (report.window && report.window->frozenFor > 0) {
+        return {MessageKind::Warn,
+                QStringLiteral("Scale frozen: Inf in the window, leaves in %1 updates.")
+                    .arg(formatCount(report.window->frozenFor)),
+                QStringLiteral("Until then values above %1 clip, whatever the tensor does.").arg(formatScale(held))};
+    }
+    if (report.window && !report.window->everUpdated && report.step > 1) {
+        return {MessageKind::Warn, QStringLiteral("Scale never updated in %1 steps.").arg(formatCount(report.step)),
+                QStringLiteral("This linear did not take part in an amax update; its values are cast at scale 1.")};
+    }
+    const double clipped = share(t, kClipped), under = share(t, kUnderflow);
+    if (clipped > 0) {
+        return {clipped > 1e-3 ? MessageKind::Bad : MessageKind::Warn,
+                QStringLiteral("Clipped %1 of the elements at step %2.")
+                    .arg(formatShare(clipped), formatCount(report.step)),
+                QStringLiteral("amax is %1, the scale holds up to %2. The next update takes the new amax in.")
+                    .arg(formatScale(double(t.amax)), formatScale(held))};
+    }
+    if (entry.role == engine::TensorRole::GradOutput && under > kUnderflowAmber) {
+        QString finding = QStringLiteral("Underflow %1").arg(formatShare(under));
+        if (report.overSince > 0) {
+            finding += QStringLiteral(" for %1 steps").arg(formatCount(report.step - report.overSince + 1));
+            finding += std::isfinite(report.before) ? QStringLiteral(", was %1.").arg(formatShare(report.before))
+                                                    : QStringLiteral(", since the start.");
+        } else {
+            finding += QLatin1Char('.');
+        }
+        QString outlook;
+        if (report.window && report.window->ruling >= 0 && unused > 4) {
+            outlook =
+                QStringLiteral(
+                    "One spike still sets the scale. Left alone, this ends at step %1, when it leaves the window.")
+                    .arg(formatCount(report.step + report.window->leavesIn));
+        } else if (unused > 2) {
+            outlook = QStringLiteral("The scale leaves %1 binades above amax unused.").arg(formatNumber(unused, 2));
+        } else {
+            outlook = QStringLiteral("The tensor spans more binades than %1 holds.").arg(QLatin1String(range.name));
+        }
+        return {under > 0.05 ? MessageKind::Bad : MessageKind::Warn, finding, outlook};
+    }
+    return {MessageKind::Ok, QStringLiteral("Nothing over a limit at step %1.").arg(formatCount(report.step)),
+            std::isfinite(unused) ? QStringLiteral("Underflow %1, %2 binades of the range unused.")
+                                        .arg(formatShare(under), formatNumber(std::max(0.0, unused), 2))
+                                  : QString()};
+}
+
+Inspector::Inspector(QWidget* parent) : Card(QString(), QString(), parent) {
+    setAccessibleName(QStringLiteral("Inspector"));
+    auto* scroll = new QScrollArea(this);
+    scroll->setFrameShape(QFrame::NoFrame);
+    scroll->setWidgetResizable(true);
+    scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+    scroll->viewport()->setAutoFillBackground(false);
+    body()->addWidget(scroll);
+    content_ = new QWidget(scroll);
+    scroll->setWidget(content_);
+    content_->setAutoFillBackground(false);  // setWidget turns it on
+    auto* rows = new QVBoxLayout(content_);
+    rows->setContentsMargins(12, 10, 12, 10);
+    rows->setSpacing(6);
+    auto* head = new QHBoxLayout;
+    name_ = new TextLabel(QString(), Token::Text, TextSize::Title, true, content_);
+    step_ = new TextLabel(QString(), Token::Text3, TextSize::Small, false, content_);
+    head->addWidget(name_);
+    head->addStretch(1);
+    head->addWidget(step_);
+    rows->addLayout(head);
+    empty_ = new TextLabel(QString(), Token::Text2, TextSize::Body, false, content_);
+    empty_->setWordWrap(true);
+    rows->addWidget(empty_);
+    chips_ = new ChipRow(content_);
+    rows->addWidget(chips_);
+    verdict_ = new MessageStrip(content_);
+    rows->addWidget(verdict_);
+    windowPart_ = new QWidget(content_);
+    auto* window = new QVBoxLayout(windowPart_);
+    window->setContentsMargins(0, 4, 0, 0);
+    window->setSpacing(2);
+    headLabel(QStringLiteral("amax window"), QString(), window, windowPart_, &windowHint_);
+    window_ = new AmaxWindowView(windowPart_);
+    window->addWidget(window_);
+    window->addWidget(new Separator(Qt::Horizontal, windowPart_));
+    rows->addWidget(windowPart_);
+    exponentPart_ = new QWidget(content_);
+    auto* exponents = new QVBoxLayout(exponentPart_);
+    exponents->setContentsMargins(0, 0, 0, 0);
+    exponents->setSpacing(2);
+    headLabel(QStringLiteral("Exponents"), QString(), exponents, exponentPart_, &exponentHint_);
+    exponents_ = new ExponentsView(exponentPart_);
+    exponents->addWidget(exponents_);
+    exponents->addWidget(new Separator(Qt::Horizontal, exponentPart_));
+    rows->addWidget(exponentPart_);
+    facts_ = new FactGrid(content_);
+    rows->addWidget(facts_);
+    rows->addStretch(1);
+    clear(QStringLiteral("Choose a row of the heatmap."));
+}
+
+void Inspector::clear(const QString& why) {
+    name_->setText(QStringLiteral("Tensor"));
+    step_->setText(QString());
+    empty_->setText(why);
+    empty_->show();
+    for (QWidget* part : {static_cast<QWidget*>(chips_), static_cast<QWidget*>(verdict_), windowPart_, exponentPart_,
+                          static_cast<QWidget*>(facts_)}) {
+        part->hide();
+    }
+}
+
+QString Inspector::verdictText() const {
+    return verdict_->headline();
+}
+
+void Inspector::showTensor(const RunDocument& document, const TensorReport& report) {
+    if (report.tensor < 0 || !report.record || report.tensor >= int(document.catalogue.size())) {
+        clear(QStringLiteral("No statistics of this tensor were recorded yet."));
+        return;
+    }
+    const auto& entry = document.catalogue[size_t(report.tensor)];
+    const auto& t = report.record->tensors[size_t(report.tensor)];
+    name_->setText(tensorLongTitle(entry));
+    step_->setText(QStringLiteral("step %1").arg(formatCount(report.step)));
+    empty_->hide();
+    chips_->show();
+    const bool cast = isFp8(entry) && t.counters[kElements] > 0;
+    QStringList chips{QString::fromStdString(entry.format).toUpper()};
+    std::vector<Token> tokens{Token::Text2};
+    if (cast) {
+        const size_t history = report.window ? report.window->entries.size() + 1 : 0;
+        chips << (history ? QStringLiteral("%1, max of %2")
+                                .arg(QString::fromStdString(entry.recipe), formatCount(qint64(history)))
+                          : QString::fromStdString(entry.recipe));
+        tokens.push_back(Token::Text2);
+        if (report.window && !report.window->everUpdated && report.step > 1) {
+            chips << QStringLiteral("never updated");
+            tokens.push_back(Token::Warn);
+        } else if (report.window && report.window->frozenFor > 0) {
+            chips << QStringLiteral("frozen");
+            tokens.push_back(Token::Warn);
+        }
+    }
+    chips << gemmsOf(document, entry);
+    tokens.push_back(Token::Text2);
+    chips_->setChips(chips, tokens);
+    verdict_->setVisible(true);
+    if (cast) {
+        const Verdict verdict = verdictOf(report, entry);
+        verdict_->showMessage(verdict.kind, verdict.finding, verdict.outlook);
+    } else {
+        verdict_->showMessage(MessageKind::Info, QStringLiteral("Runs in BF16."),
+                              QStringLiteral("No product reads this tensor in FP8; amax is all that is recorded."));
+    }
+    windowPart_->setVisible(cast && report.window.has_value());
+    if (report.window) {
+        windowHint_->setText(
+            QStringLiteral("%1 entries, log₂").arg(formatCount(qint64(report.window->entries.size()))));
+        window_->setWindow(*report.window);
+    }
+    exponentPart_->setVisible(cast);
+    exponentHint_->setText(report.exponents.counts.empty() ? QString()
+                                                           : QStringLiteral("log₂ |%1|, share per binade, step %2")
+                                                                 .arg(QLatin1String(engine::roleShortName(entry.role)),
+                                                                      formatCount(report.exponents.step)));
+    exponents_->setExponents(report.exponents, fp8Range(entry.format), double(t.scale), double(t.amax));
+    facts_->show();
+    fillFacts(entry, report);
+}
+
+void Inspector::fillFacts(const engine::CatalogueEntry& entry, const TensorReport& report) {
+    const auto& t = report.record->tensors[size_t(report.tensor)];
+    std::vector<Fact> left, right;
+    const auto exactly = [](double value) { return QString::number(value, 'g', 9); };
+    if (!isFp8(entry) || t.counters[kElements] == 0) {
+        left.push_back({QStringLiteral("amax now"), formatScale(double(t.amax)),
+                        QStringLiteral("Largest |x|; NaN is skipped."), Token::Text, exactly(double(t.amax))});
+        facts_->setFacts(std::move(left), {});
+        return;
+    }
+    left.push_back({QStringLiteral("scale ×"), formatScale(double(t.scale)),
+                    QStringLiteral("stored = x × scale; %1").arg(formatScaleExact(double(t.scale))), Token::Text,
+                    exactly(double(t.scale))});
+    left.push_back({QStringLiteral("scale_inv ÷"), formatScale(1 / double(t.scale)),
+                    QStringLiteral("1 ÷ scale; %1").arg(formatScaleExact(1 / double(t.scale))), Token::Text,
+                    exactly(1 / double(t.scale))});
+    if (report.window) {
+        left.push_back({QStringLiteral("set"),
+                        !report.window->everUpdated ? QStringLiteral("never updated")
+                        : report.window->age == 0
+                            ? QStringLiteral("in this update")
+                            : QStringLiteral("%1 updates ago").arg(formatCount(report.window->age)),
+                        QStringLiteral("Updates since the scale last changed."),
+                        report.window->everUpdated ? Token::Text : Token::Warn,
+                        {}});
+    }
+    left.push_back({QStringLiteral("amax now"), formatScale(double(t.amax)),
+                    QStringLiteral("Largest |x| before the cast; NaN is skipped, Inf gives Inf."),
+                    std::isfinite(t.amax) ? Token::Text : Token::Nonfinite, exactly(double(t.amax))});
+    const double staleness = double(t.amax) * double(t.scale) / fp8Range(entry.format).largest;
+    const auto& rule = *std::find_if(shownStatistics().begin(), shownStatistics().end(),
+                                     [](const StatisticInfo& s) { return s.statistic == Statistic::Staleness; });
+    left.push_back({QStringLiteral("staleness"), statisticText(rule, staleness), rule.definition,
+                    alarmLevel(rule, entry.role, staleness) == 2 ? Token::Bad
+                    : alarmLevel(rule, entry.role, staleness)    ? Token::Warn
+                                                                 : Token::Text,
+                    exactly(staleness)});
+    const QString probed = report.probedStep && report.probedStep != report.step
+                               ? QStringLiteral(" At step %1.").arg(formatCount(report.probedStep))
+                               : QString();
+    left.push_back({QStringLiteral("SQNR"),
+                    std::isnan(report.sqnr) ? notMeasured() : QStringLiteral("%1 dB").arg(formatNumber(report.sqnr, 3)),
+                    shownStatistics()[6].definition + probed, Token::Text, exactly(report.sqnr)});
+    left.push_back({QStringLiteral("kurtosis"),
+                    std::isnan(report.kurtosis) ? notMeasured() : formatNumber(report.kurtosis, 3),
+                    shownStatistics()[7].definition + probed, Token::Text, exactly(report.kurtosis)});
+
+    right.push_back({QStringLiteral("elements"), formatCount(qint64(t.counters[kElements])), QString(), Token::Text,
+                     QString::number(t.counters[kElements])});
+    right.push_back({QStringLiteral("zeros"), formatShare(share(t, kZeros)),
+                     QStringLiteral("Exact zeros before the cast: %1").arg(formatCount(qint64(t.counters[kZeros]))),
+                     Token::Text, QString::number(t.counters[kZeros])});
+    const double nonZero = double(t.counters[kElements] - t.counters[kZeros]);
+    const int under = alarmLevel(shownStatistics()[0], entry.role, share(t, kUnderflow));
+    right.push_back({QStringLiteral("underflow"), formatShare(share(t, kUnderflow)),
+                     shownStatistics()[0].definition +
+                         QStringLiteral(" Of the non-zero elements: %1.")
+                             .arg(nonZero > 0 ? formatShare(double(t.counters[kUnderflow]) / nonZero) : notMeasured()),
+                     under == 2 ? Token::Bad
+                     : under    ? Token::Warn
+                                : Token::Text,
+                     QString::number(t.counters[kUnderflow])});
+    right.push_back({QStringLiteral("subnormal"), formatShare(share(t, kSubnormal)),
+                     QStringLiteral("0 < |stored| < smallest normal, divided by all elements."), Token::Text,
+                     QString::number(t.counters[kSubnormal])});
+    right.push_back({QStringLiteral("over range"), formatShare(share(t, kOverRange)), shownStatistics()[1].definition,
+                     Token::Text, QString::number(t.counters[kOverRange])});
+    right.push_back({QStringLiteral("clipped"), formatShare(share(t, kClipped)), shownStatistics()[2].definition,
+                     t.counters[kClipped] ? Token::Warn : Token::Text, QString::number(t.counters[kClipped])});
+    right.push_back(
+        {QStringLiteral("Inf, NaN"),
+         QStringLiteral("%1, %2").arg(formatCount(qint64(t.counters[kInf])), formatCount(qint64(t.counters[kNan]))),
+         QStringLiteral("Counts before the cast, exact."),
+         t.counters[kInf] || t.counters[kNan] ? Token::Nonfinite : Token::Text,
+         QStringLiteral("%1 %2").arg(t.counters[kInf]).arg(t.counters[kNan])});
+    facts_->setFacts(std::move(left), std::move(right));
+}
+
+}  // namespace mantissa::gui

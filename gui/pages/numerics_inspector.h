@@ -1,0 +1,56 @@
+// The inspector of one tensor: name, format, who reads it, verdict, amax window, exponents, facts.
+#pragma once
+
+#include <optional>
+
+#include "gui/models/alarm_rules.h"
+#include "gui/models/run_series.h"
+#include "gui/widgets/card.h"
+#include "gui/widgets/message_strip.h"
+#include "gui/widgets/tensor_views.h"
+
+namespace mantissa::gui {
+
+/// Everything about one tensor at one step, read on the background thread.
+struct TensorReport {
+    int tensor = -1;
+    int64_t step = 0;
+    std::shared_ptr<const engine::NumericsRecord> record;
+    std::optional<experiments::AmaxWindow> window;
+    experiments::Exponents exponents;
+    double sqnr = NAN, kurtosis = NAN;
+    int64_t probedStep = 0;  ///< of sqnr and kurtosis
+    int64_t overSince = 0;   ///< first step of the stretch over the underflow limit that still lasts; 0: none
+    double before = NAN;     ///< median underflow of the 100 steps before that stretch
+};
+/// step < 0: the newest. Null tensor (-1) when the run has no such record.
+TensorReport readTensor(experiments::RunStore& store, const std::string& id, int tensor, int64_t step);
+
+/// Finding and outlook in two sentences (value, since, before; cause). historyLength: of the delayed recipe.
+struct Verdict {
+    MessageKind kind = MessageKind::Ok;
+    QString finding, outlook;
+};
+Verdict verdictOf(const TensorReport& report, const engine::CatalogueEntry& entry);
+
+class Inspector : public Card {
+    Q_OBJECT
+  public:
+    explicit Inspector(QWidget* parent = nullptr);
+    /// entry null: nothing selected, or BF16 by plan (then `entry` is set and the report has no cast).
+    void showTensor(const experiments::RunDocument& document, const TensorReport& report);
+    void clear(const QString& why);
+    QString verdictText() const;
+
+  private:
+    void fillFacts(const engine::CatalogueEntry& entry, const TensorReport& report);
+    TextLabel *name_ = nullptr, *step_ = nullptr, *windowHint_ = nullptr, *exponentHint_ = nullptr, *empty_ = nullptr;
+    ChipRow* chips_ = nullptr;
+    MessageStrip* verdict_ = nullptr;
+    QWidget *content_ = nullptr, *windowPart_ = nullptr, *exponentPart_ = nullptr;
+    AmaxWindowView* window_ = nullptr;
+    ExponentsView* exponents_ = nullptr;
+    FactGrid* facts_ = nullptr;
+};
+
+}  // namespace mantissa::gui

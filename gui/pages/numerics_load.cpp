@@ -1,0 +1,316 @@
+// What the Numerics page reads from the store, all of it on the background thread.
+#include <QComboBox>
+#include <algorithm>
+#include <cmath>
+
+#include "gui/format/numbers.h"
+#include "gui/pages/numerics_page.h"
+#include "gui/plot/heat_widgets.h"
+#include "gui/widgets/segmented_bar.h"
+
+namespace mantissa::gui {
+
+using namespace experiments;
+
+namespace {
+
+enum Topic { kCells, kOverview, kTensor, kReport, kGrid };
+enum Curve { kAmax, kScale, kHeld, kUnder, kSub, kOver, kClip };
+
+/// Rows of the catalogue that the page shows, with the ends of their values.
+struct CellResult {
+    HeatCells cells;
+    float lowest = INFINITY, highest = -INFINITY;
+};
+
+CellResult readCells(RunStore& store, const std::string& id, const StatisticInfo& info, const std::vector<int>& tensors,
+                     int64_t first, int64_t last, int columns, double every) {
+    const Heatmap map = store.heatmap(id, info.statistic, first, last, columns);
+    CellResult result;
+    HeatCells& cells = result.cells;
+    cells.rows = int(tensors.size());
+    cells.columns = map.columns;
+    cells.firstStep = double(map.firstStep);
+    cells.lastStep = double(map.lastStep);
+    cells.values.assign(size_t(cells.rows) * size_t(cells.columns), std::numeric_limits<float>::quiet_NaN());
+    cells.nonFinite.assign(cells.values.size(), 0);
+    for (int row = 0; row < cells.rows; ++row) {
+        const int tensor = tensors[size_t(row)];
+        if (tensor >= map.tensors) {
+            continue;
+        }
+        const size_t from = size_t(tensor) * size_t(map.columns), to = size_t(row) * size_t(cells.columns);
+        std::copy_n(map.values.begin() + std::ptrdiff_t(from), map.columns, cells.values.begin() + std::ptrdiff_t(to));
+        std::copy_n(map.nonFinite.begin() + std::ptrdiff_t(from), map.columns,
+                    cells.nonFinite.begin() + std::ptrdiff_t(to));
+    }
+    for (float value : cells.values) {
+        if (std::isfinite(value) && value > 0) {
+            result.lowest = std::min(result.lowest, value);
+            result.highest = std::max(result.highest, value);
+        }
+    }
+    cells.hold(std::max(1.0, every));
+    return result;
+}
+
+/// No more columns than steps that have the statistic, so that probed steps leave no gaps between them.
+int columnsFor(int64_t first, int64_t last, int pixels, double every) {
+    return int(std::clamp<int64_t>(int64_t(double(last - first + 1) / std::max(1.0, every)), 1, pixels));
+}
+
+}  // namespace
+
+struct NumericsPage::TensorCurves {
+    int tensor = -1;
+    bool whole = false;
+    Series series[6];  ///< amax, scale, underflow, subnormal, over range, clipped
+};
+
+void NumericsPage::loadCells() {
+    if (run_.id().isEmpty() || !isVisible() || heat_->rows().empty() || link_.extent().high < 1 ||
+        run_.lastStep() < 1) {
+        return;
+    }
+    if (view_->currentIndex() == kAtOneStep) {
+        loadGrid();
+        return;
+    }
+    std::vector<int> tensors;
+    for (const HeatRow& row : heat_->rows()) {
+        tensors.push_back(row.tensor);
+    }
+    const auto view = link_.view();
+    const int64_t last = int64_t(std::min(std::ceil(view.high), link_.extent().high));
+    const int64_t first = std::clamp<int64_t>(int64_t(std::floor(view.low)), 1, last);
+    const double every = probeEvery();
+    const int columns =
+        columnsFor(first, last, std::max(16, int(heat_->plotRect().width() * devicePixelRatioF())), every);
+    const std::string id = run_.id().toStdString();
+    const StatisticInfo shown = info();
+    refining_->setText(last - first > 5000 ? QStringLiteral("refining") : QString());
+    controller().load(
+        this, kCells,
+        [=](RunStore& store) { return readCells(store, id, shown, tensors, first, last, columns, every); },
+        [this](CellResult result) {
+            refining_->setText(QString());
+            if (result.cells.rows != int(heat_->rows().size())) {
+                return;
+            }
+            // Amounts have no fixed ends: they widen when values leave them, and stay else, so that colours do not
+            // flicker.
+            const bool wider = result.lowest < lowest_ || result.highest > highest_ || lowest_ <= 0 ||
+                               result.highest * 64 < highest_ || result.lowest > lowest_ * 64;
+            if (!info().share && wider && result.lowest <= result.highest) {
+                lowest_ = result.lowest;
+                highest_ = result.highest;
+                const StatisticInfo& statistic = info();
+                const HeatScale scale = heatScale(statistic, double(lowest_), double(highest_));
+                heat_->setScale(scale);
+                bar_->setScale(
+                    scale, [&statistic](double value) { return statisticText(statistic, value); },
+                    [&statistic](double value) { return statisticTick(statistic, value); });
+            }
+            heat_->setCells(std::move(result.cells));
+            updateCursor();
+        });
+}
+
+void NumericsPage::loadOverview() {
+    if (run_.id().isEmpty() || !isVisible() || run_.lastStep() < 1) {
+        return;
+    }
+    std::vector<int> tensors;
+    for (const HeatRow& row : heat_->rows()) {
+        if (!row.bf16) {
+            tensors.push_back(row.tensor);
+        }
+    }
+    const int64_t last = int64_t(run_.lastStep());
+    const double every = probeEvery();
+    const int columns = columnsFor(1, last, std::max(16, overview_->width()), every);
+    const std::string id = run_.id().toStdString();
+    const StatisticInfo shown = info();
+    controller().load(
+        this, kOverview,
+        [=](RunStore& store) {
+            const HeatCells all = readCells(store, id, shown, tensors, 1, last, columns, every).cells;
+            const HeatScale scale = heatScale(shown, 0, 1);
+            HeatCells one = all;
+            one.rows = 1;
+            one.values.assign(size_t(one.columns), std::numeric_limits<float>::quiet_NaN());
+            one.nonFinite.assign(size_t(one.columns), 0);
+            for (int row = 0; row < all.rows; ++row) {
+                for (int c = 0; c < all.columns; ++c) {
+                    const size_t index = size_t(row) * size_t(all.columns) + size_t(c);
+                    one.values[size_t(c)] =
+                        float(scale.worse(double(one.values[size_t(c)]), double(all.values[index])));
+                    one.nonFinite[size_t(c)] |= all.nonFinite[index];
+                }
+            }
+            return one;
+        },
+        [this](HeatCells cells) { overview_->setCells(std::move(cells), heat_->scale()); });
+}
+
+void NumericsPage::loadGrid() {
+    const auto& catalogue = run_.document().catalogue;
+    if (run_.id().isEmpty() || catalogue.empty() || !isVisible() || run_.lastStep() < 1) {
+        return;
+    }
+    const int64_t last = int64_t(run_.lastStep());
+    const int64_t step = std::isnan(link_.cursor()) ? (step_ > 0 ? step_ : last) : int64_t(link_.cursor());
+    const int64_t first = std::max<int64_t>(1, step - int64_t(probeEvery()) + 1);
+    const std::string id = run_.id().toStdString();
+    const StatisticInfo shown = info();
+    controller().load(
+        this, kGrid, [=](RunStore& store) { return store.heatmap(id, shown.statistic, first, step, 1); },
+        [this, step](Heatmap map) {
+            const auto& entries = run_.document().catalogue;
+            QStringList layers, linears;
+            for (const auto& entry : entries) {
+                const QString layer = QString::fromStdString(entry.layer), linear = shortLinear(entry.linear);
+                if (!entry.linear.empty()) {
+                    layers << (layers.contains(layer) ? QStringList() : QStringList{layer});
+                    linears << (linears.contains(linear) ? QStringList() : QStringList{linear});
+                }
+            }
+            const int columns = int(linears.size()) * 3;
+            std::vector<GridCell> cells(size_t(layers.size() * columns));
+            for (size_t t = 0; t < entries.size() && int(t) < map.tensors; ++t) {
+                const auto& entry = entries[t];
+                if (entry.linear.empty()) {
+                    continue;
+                }
+                GridCell& cell = cells[size_t(layers.indexOf(QString::fromStdString(entry.layer)) * columns +
+                                              linears.indexOf(shortLinear(entry.linear)) * 3 + int(entry.role))];
+                cell.tensor = int(t);
+                cell.name = tensorTitle(entry);
+                cell.bf16 = !isFp8(entry) && info().statistic != Statistic::Amax;
+                cell.value = map.values[t];
+                cell.state = map.nonFinite[t]            ? CellState::NonFinite
+                             : std::isnan(map.values[t]) ? CellState::NotProbed
+                                                         : CellState::Value;
+            }
+            grid_->setCells(layers, linears, {QStringLiteral("x"), QStringLiteral("w"), QStringLiteral("dy")},
+                            std::move(cells), heat_->scale());
+            card_->setHint(QStringLiteral("%1, step %2").arg(info().unit, formatCount(step)));
+        });
+}
+
+void NumericsPage::loadTensor() {
+    const auto& catalogue = run_.document().catalogue;
+    if (tensor_ < 0 || tensor_ >= int(catalogue.size()) || run_.id().isEmpty()) {
+        return;
+    }
+    const bool whole = curvesTensor_ != tensor_;
+    const int64_t from = whole || curves_[kAmax]->empty() ? 0 : int64_t(curves_[kAmax]->lastX()) + 1;
+    const std::string id = run_.id().toStdString();
+    const engine::CatalogueEntry entry = catalogue[size_t(tensor_)];
+    const int tensor = tensor_;
+    controller().load(
+        this, kTensor,
+        [=](RunStore& store) {
+            TensorCurves curves;
+            curves.tensor = tensor;
+            curves.whole = whole;
+            const Statistic wanted[] = {Statistic::Amax,           Statistic::Scale,          Statistic::UnderflowShare,
+                                        Statistic::SubnormalShare, Statistic::OverRangeShare, Statistic::ClippedShare};
+            for (size_t i = 0; i < 6; ++i) {
+                curves.series[i] = store.series(id, numericsName(entry, wanted[i]), from);
+            }
+            return curves;
+        },
+        [this](TensorCurves curves) { takeTensor(std::move(curves)); });
+}
+
+void NumericsPage::takeTensor(TensorCurves fresh) {
+    const auto& catalogue = run_.document().catalogue;
+    if (fresh.tensor != tensor_ || tensor_ >= int(catalogue.size())) {
+        return;
+    }
+    const auto& entry = catalogue[size_t(tensor_)];
+    if (fresh.whole) {
+        for (auto& curve : curves_) {
+            curve = std::make_shared<SeriesPyramid>();
+        }
+        curvesTensor_ = tensor_;
+    }
+    const Curve target[] = {kAmax, kScale, kUnder, kSub, kOver, kClip};
+    const double largest = fp8Range(entry.format).largest;
+    for (size_t s = 0; s < 6; ++s) {
+        SeriesPyramid& curve = *curves_[target[s]];
+        for (size_t i = 0; i < fresh.series[s].steps.size(); ++i) {
+            const double x = double(fresh.series[s].steps[i]);
+            if (curve.empty() || x > curve.lastX()) {
+                curve.append(x, float(fresh.series[s].values[i]));
+                if (target[s] == kScale) {
+                    curves_[kHeld]->append(x, float(largest / fresh.series[s].values[i]));
+                }
+            }
+        }
+    }
+    const RunInfo* run = controller().run(run_.id());
+    const Ink ink = Ink::run(run ? run->styleIndex : 0);
+    const bool cast = isFp8(entry);
+    const auto line = [](const QString& name, SharedSeries data, Ink colour, double width, QVector<qreal> dash = {}) {
+        PlotCurve curve;
+        curve.name = name;
+        curve.data = std::move(data);
+        curve.ink = colour;
+        curve.width = width;
+        curve.dash = std::move(dash);
+        curve.legendValue = false;
+        return curve;
+    };
+    const auto last = [](const SeriesPyramid& series) {
+        return series.empty() ? NAN : double(series.y(series.size() - 1));
+    };
+    PlotContent amax;
+    if (cast) {
+        amax.bands.push_back({curves_[kAmax], curves_[kHeld], Ink::run(run ? run->styleIndex : 0, 0.14)});
+        amax.curves.push_back(line(QStringLiteral("largest value held, %1 ÷ scale").arg(formatCount(qint64(largest))),
+                                   curves_[kHeld], Ink::of(Token::Text), 1.6, {5, 3}));
+        amax.notes.push_back(
+            {last(*curves_[kHeld]), QStringLiteral("held"), formatScale(last(*curves_[kHeld])), Token::Text});
+    }
+    amax.curves.insert(amax.curves.begin(), line(QStringLiteral("amax"), curves_[kAmax], ink, 1.5));
+    amax.notes.push_back(
+        {last(*curves_[kAmax]), QStringLiteral("amax"), formatScale(last(*curves_[kAmax])), Token::Text});
+    PlotContent counters;
+    if (cast) {
+        counters.curves.push_back(line(QStringLiteral("underflow"), curves_[kUnder], ink, 1.5));
+        counters.curves.push_back(line(QStringLiteral("subnormal"), curves_[kSub], Ink::of(Token::Text2), 1.3, {5, 3}));
+        counters.curves.push_back(line(QStringLiteral("over range"), curves_[kOver], Ink::of(Token::Bad), 1, {2, 2}));
+        counters.curves.push_back(line(QStringLiteral("clipped"), curves_[kClip], Ink::of(Token::Bad), 1.6));
+        if (entry.role == engine::TensorRole::GradOutput) {
+            counters.lines.push_back({1e-3, QString(), Ink::of(Token::Warn), true, true});
+            counters.notes.push_back({1e-3, QString(), QStringLiteral("alarm 0.1 %"), Token::Text3});
+            counters.lines.push_back({0.05, QString(), Ink::of(Token::Bad), true, true});
+        }
+        counters.notes.push_back({last(*curves_[kSub]), QString(), formatShare(last(*curves_[kSub])), Token::Text});
+        const int level = alarmLevel(shownStatistics()[0], entry.role, last(*curves_[kUnder]));
+        counters.notes.push_back({last(*curves_[kUnder]), QString(), formatShare(last(*curves_[kUnder])),
+                                  level == 2 ? Token::Bad
+                                  : level    ? Token::Warn
+                                             : Token::Text});
+    }
+    for (auto [view, content] : {std::pair(amax_, &amax), std::pair(counters_, &counters)}) {
+        content->events = view->content().events;
+        view->setContent(std::move(*content));
+    }
+}
+
+void NumericsPage::loadReport() {
+    if (tensor_ < 0 || run_.id().isEmpty()) {
+        return;
+    }
+    const std::string id = run_.id().toStdString();
+    const int tensor = tensor_;
+    const int64_t step = step_;
+    controller().load(
+        this, kReport, [=](RunStore& store) { return readTensor(store, id, tensor, step); },
+        [this](TensorReport report) { inspector_->showTensor(run_.document(), report); });
+}
+
+}  // namespace mantissa::gui

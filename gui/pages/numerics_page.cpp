@@ -1,0 +1,518 @@
+#include "gui/pages/numerics_page.h"
+
+#include <QComboBox>
+#include <QCompleter>
+#include <QHBoxLayout>
+#include <QKeyEvent>
+#include <QLineEdit>
+#include <QStackedWidget>
+#include <QToolButton>
+#include <QVBoxLayout>
+#include <cmath>
+
+#include "gui/format/numbers.h"
+#include "gui/pages/live_health.h"
+#include "gui/plot/heat_widgets.h"
+#include "gui/plot/plot_legend.h"
+#include "gui/widgets/segmented_bar.h"
+
+namespace mantissa::gui {
+
+namespace {
+
+constexpr int kLeft = 56, kRight = 84;
+
+QToolButton* toolButton(Glyph glyph, const char* tip, QWidget* parent) {
+    auto* button = new QToolButton(parent);
+    button->setIcon(icon(glyph));
+    button->setToolTip(QString::fromUtf8(tip));
+    button->setAccessibleName(QString::fromUtf8(tip));
+    return button;
+}
+
+}  // namespace
+
+NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(controller, parent), run_(controller) {
+    auto* rows = new QVBoxLayout(this);
+    rows->setContentsMargins(12, 12, 12, 12);
+    rows->setSpacing(10);
+    banner_ = new MessageStrip(this);
+    rows->addWidget(banner_);
+    rows->addWidget(buildSelector());
+    auto* columns = new QHBoxLayout;
+    columns->setSpacing(10);
+    columns->addWidget(buildLeft(), 1);
+    inspector_ = new Inspector(this);
+    inspector_->setFixedWidth(352);
+    columns->addWidget(inspector_);
+    rows->addLayout(columns, 1);
+    buildTools();
+
+    for (QTimer* timer : {&cellsTimer_, &dataTimer_}) {
+        timer->setSingleShot(true);
+    }
+    connect(&cellsTimer_, &QTimer::timeout, this, &NumericsPage::loadCells);
+    connect(&dataTimer_, &QTimer::timeout, this, [this] {
+        loadCells();
+        loadOverview();
+        loadTensor();
+        if (step_ < 0) {
+            loadReport();
+        }
+    });
+    connect(&link_, &XLink::viewChanged, this, [this] { cellsTimer_.start(60); });
+    connect(&link_, &XLink::cursorChanged, this, &NumericsPage::updateCursor);
+    connect(&run_, &RunSeries::reset, this, [this] {
+        curvesTensor_ = -1;
+        catalogueChanged();
+    });
+    connect(&run_, &RunSeries::documentChanged, this, &NumericsPage::catalogueChanged);
+    connect(&run_, &RunSeries::changed, this, &NumericsPage::loadSoon);
+    connect(&run_, &RunSeries::eventsChanged, this, &NumericsPage::updateEvents);
+    connect(heat_, &HeatmapView::selectionChanged, this, [this](int row) {
+        if (row >= 0) {
+            selectTensor(heat_->rows()[size_t(row)].tensor);
+        }
+    });
+    connect(heat_, &HeatmapView::hovered, this, &NumericsPage::updateCursor);
+    connect(grid_, &HealthGrid::tensorClicked, this, &NumericsPage::selectTensor);
+    connect(grid_, &HealthGrid::hovered, cursor_, &QLabel::setText);
+    connect(statistics_, &SegmentedBar::currentChanged, this, &NumericsPage::statisticChanged);
+    connect(roles_, &SegmentedBar::currentChanged, this, &NumericsPage::rebuildRows);
+    connect(view_, &QComboBox::currentIndexChanged, this, &NumericsPage::rebuildRows);
+    connect(bar_, &ColorBar::scaleChanged, heat_, &HeatmapView::setScale);
+    statisticChanged();
+}
+
+void NumericsPage::buildTools() {
+    tools_ = new QWidget(this);
+    auto* row = new QHBoxLayout(tools_);
+    row->setContentsMargins(0, 0, 0, 0);
+    row->setSpacing(8);
+    back_ = toolButton(Glyph::Undo, "Zoom back (Alt+←)", tools_);
+    back_->setEnabled(false);
+    connect(back_, &QToolButton::clicked, &link_, &XLink::back);
+    connect(&link_, &XLink::historyChanged, this, [this] { back_->setEnabled(link_.canBack()); });
+    row->addWidget(back_);
+    follow_ = toolButton(Glyph::Follow, "Keep the newest steps in view (F)", tools_);
+    follow_->setText(QStringLiteral("Follow"));
+    follow_->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+    follow_->setCheckable(true);
+    follow_->setChecked(true);
+    connect(follow_, &QToolButton::clicked, &link_, &XLink::setFollow);
+    connect(&link_, &XLink::followChanged, follow_, &QToolButton::setChecked);
+    row->addWidget(follow_);
+}
+
+QWidget* NumericsPage::buildSelector() {
+    auto* area = new QWidget(this);
+    auto* row = new QHBoxLayout(area);
+    row->setContentsMargins(0, 0, 0, 0);
+    row->setSpacing(10);
+    QStringList names, tips;
+    for (const StatisticInfo& statistic : shownStatistics()) {
+        names << statistic.name;
+        tips << statistic.definition;
+    }
+    statistics_ = new SegmentedBar(QStringLiteral("Statistic"), names, area);
+    statistics_->setToolTips(tips);
+    row->addWidget(statistics_);
+    roles_ = new SegmentedBar(QStringLiteral("Tensor role"),
+                              {QStringLiteral("x"), QStringLiteral("w"), QStringLiteral("dy")}, area);
+    roles_->setToolTips({QStringLiteral("Inputs of the linears (X)"), QStringLiteral("Weights (W)"),
+                         QStringLiteral("Gradients of the outputs (D)")});
+    roles_->setCurrent(2);
+    row->addWidget(roles_);
+    view_ = new QComboBox(area);
+    view_->addItems(
+        {QStringLiteral("layer × step"), QStringLiteral("tensor × step"), QStringLiteral("all at one step")});
+    view_->setAccessibleName(QStringLiteral("View"));
+    row->addWidget(view_);
+    trouble_ = new QToolButton(area);
+    trouble_->setText(QStringLiteral("First trouble"));
+    trouble_->setIcon(icon(Glyph::Bad, Token::Bad));
+    trouble_->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+    trouble_->setToolTip(QStringLiteral("Go to the first alert of this run (T)"));
+    trouble_->hide();
+    connect(trouble_, &QToolButton::clicked, this, &NumericsPage::firstTrouble);
+    row->addWidget(trouble_);
+    row->addStretch(1);
+    goTo_ = new QLineEdit(area);
+    goTo_->setPlaceholderText(QStringLiteral("Go to tensor"));
+    goTo_->setAccessibleName(QStringLiteral("Go to tensor"));
+    goTo_->addAction(icon(Glyph::Search, Token::Text3), QLineEdit::LeadingPosition);
+    goTo_->setFixedWidth(150);
+    connect(goTo_, &QLineEdit::returnPressed, this, [this] { goToTensor(goTo_->text()); });
+    row->addWidget(goTo_);
+    return area;
+}
+
+QWidget* NumericsPage::buildLeft() {
+    card_ = new Card(QStringLiteral("Underflow"), QStringLiteral("% of elements"), this);
+    cursor_ = new TextLabel(QString(), Token::Text, TextSize::Small, true, card_);
+    refining_ = new TextLabel(QString(), Token::Text3, TextSize::Small, false, card_);
+    bar_ = new ColorBar(card_);
+    card_->headTools()->addWidget(cursor_);
+    card_->headTools()->addWidget(refining_);
+    card_->headTools()->addWidget(bar_);
+    stack_ = new QStackedWidget(card_);
+    heat_ = new HeatmapView(&link_, stack_);
+    heat_->setMargins(kLeft, kRight);
+    heat_->setEmptyText(QStringLiteral("First statistics after step 1"));
+    auto* gridPage = new QWidget(stack_);
+    auto* gridRow = new QVBoxLayout(gridPage);
+    gridRow->setContentsMargins(16, 4, 16, 8);
+    grid_ = new HealthGrid(gridPage);
+    gridRow->addWidget(grid_);
+    stack_->addWidget(heat_);
+    stack_->addWidget(gridPage);
+    card_->body()->addWidget(stack_, 10);
+
+    PlotOptions amax;
+    amax.title = QStringLiteral("amax against the range of the scale");
+    amax.xUnit = QString();
+    amax.yScale = ScaleKind::Log2;
+    amax.eventIcons = false;
+    amax.xLabels = false;
+    amax.sizeFrom = 2;  // step 1 casts at the fresh scale 1, some forty binades away from any later one
+    amax.margins = {kLeft, 6, kRight, 8};
+    amax.value = [](double v) { return formatScale(v); };
+    amax_ = new PlotView(amax, &link_, card_);
+    PlotOptions counters = amax;
+    counters.title = QStringLiteral("Counters");
+    counters.yScale = ScaleKind::Log;
+    counters.yLabelsAsShare = true;
+    counters.xLabels = true;
+    counters.margins = {kLeft, 6, kRight, 22};
+    counters.yFloor = 1e-8;
+    counters.yCeiling = 1.0;
+    counters.minimumSpan = 3;
+    counters.value = [](double v) { return formatShare(v); };
+    counters_ = new PlotView(counters, &link_, card_);
+    const auto section = [this](const QString& title, TextLabel** hint, PlotView* view, int stretch) {
+        QHBoxLayout* head = card_->addSection(title);
+        *hint = new TextLabel(QString(), Token::Text3, TextSize::Small, false, card_);
+        head->addWidget(*hint);
+        head->addWidget(new PlotLegend(view, card_));
+        card_->body()->addWidget(view, stretch);
+    };
+    section(amax.title, &amaxHint_, amax_, 3);
+    section(counters.title, &countersHint_, counters_, 3);
+    overview_ = new OverviewStrip(&link_, card_);
+    overview_->setMargins(kLeft, kRight);
+    card_->body()->addWidget(overview_);
+    return card_;
+}
+
+const StatisticInfo& NumericsPage::info() const {
+    return shownStatistics()[size_t(statistics_->current())];
+}
+
+double NumericsPage::probeEvery() const {
+    return info().dear ? std::max(1, run_.spec().trainer.probes.every) : 1;
+}
+
+void NumericsPage::refresh() {
+    if (run() != run_.id()) {
+        link_.reset();
+        step_ = -1;
+    }
+    run_.show(run());
+    updateStatus();
+}
+
+void NumericsPage::catalogueChanged() {
+    const auto& catalogue = run_.document().catalogue;
+    QStringList names;
+    for (const auto& entry : catalogue) {
+        names << tensorTitle(entry);
+    }
+    auto* completer = new QCompleter(names, goTo_);
+    completer->setCaseSensitivity(Qt::CaseInsensitive);
+    completer->setFilterMode(Qt::MatchContains);
+    connect(completer, qOverload<const QString&>(&QCompleter::activated), this, &NumericsPage::goToTensor);
+    delete goTo_->completer();
+    goTo_->setCompleter(completer);
+    if (tensor_ >= int(catalogue.size())) {
+        tensor_ = -1;
+    }
+    rebuildRows();
+    if (!wantedTensor_.isEmpty() && !catalogue.empty()) {
+        const QString wanted = wantedTensor_;
+        wantedTensor_.clear();
+        showTensor(wanted, step_);
+    } else if (tensor_ < 0 && !catalogue.empty()) {
+        for (size_t t = catalogue.size();
+             t-- > 0;) {  // a gradient of the last layer that runs in FP8: where trouble shows first
+            if (isFp8(catalogue[t])) {
+                selectTensor(int(t));
+                break;
+            }
+        }
+    } else {
+        selectTensor(tensor_);
+    }
+    updateEvents();
+}
+
+void NumericsPage::rebuildRows() {
+    const auto& catalogue = run_.document().catalogue;
+    const bool all = view_->currentIndex() == kTensorByStep;
+    std::vector<HeatRow> rows;
+    // Order of execution within a role; with all roles x, w, dy of a linear stand together.
+    for (int pass = 0; pass < int(catalogue.size()); ++pass) {
+        const auto& entry = catalogue[size_t(pass)];
+        const auto add = [&](size_t t) {
+            const auto& e = catalogue[t];
+            HeatRow row;
+            row.group = e.linear.empty() ? QStringLiteral("head") : QString::fromStdString(e.layer);
+            row.label =
+                e.linear.empty() && !all
+                    ? QString()
+                    : shortLinear(e.linear) +
+                          (all ? QStringLiteral(" ") + QLatin1String(engine::roleShortName(e.role)) : QString());
+            row.tensor = int(t);
+            row.bf16 = !isFp8(e) && info().statistic != experiments::Statistic::Amax;
+            rows.push_back(row);
+        };
+        if (!all && int(entry.role) == roles_->current()) {
+            add(size_t(pass));
+        } else if (all && entry.role == engine::TensorRole::Input) {
+            for (size_t t = 0; t < catalogue.size(); ++t) {
+                if (catalogue[t].layer == entry.layer && catalogue[t].linear == entry.linear) {
+                    add(t);
+                }
+            }
+        }
+    }
+    stack_->setCurrentIndex(view_->currentIndex() == kAtOneStep ? 1 : 0);
+    heat_->setRows(std::move(rows));
+    heat_->setAccessibleName(QStringLiteral("%1 of %2 over steps")
+                                 .arg(info().title, all ? QStringLiteral("all tensors")
+                                                        : QStringList{QStringLiteral("x"), QStringLiteral("w"),
+                                                                      QStringLiteral("dy")}[roles_->current()]));
+    if (const int row = heat_->rowOfTensor(tensor_); row >= 0) {
+        QSignalBlocker quiet(heat_);
+        heat_->select(row);
+    } else if (tensor_ >= 0 && tensor_ < int(catalogue.size()) && !all) {
+        // The same linear in the role now shown.
+        for (size_t t = 0; t < catalogue.size(); ++t) {
+            if (catalogue[t].layer == catalogue[size_t(tensor_)].layer &&
+                catalogue[t].linear == catalogue[size_t(tensor_)].linear &&
+                int(catalogue[t].role) == roles_->current()) {
+                selectTensor(int(t));
+                break;
+            }
+        }
+    }
+    statisticChanged();
+}
+
+void NumericsPage::statisticChanged() {
+    const StatisticInfo& shown = info();
+    const QString role = view_->currentIndex() == kLayerByStep
+                             ? QStringLiteral(" of %1").arg(QStringList{QStringLiteral("x"), QStringLiteral("w"),
+                                                                        QStringLiteral("dy")}[roles_->current()])
+                             : QString();
+    card_->setTitle(shown.title + role);
+    card_->setHint(shown.dear ? QStringLiteral("%1, every %2 steps").arg(shown.unit).arg(probeEvery()) : shown.unit);
+    const HeatScale scale = heatScale(shown, double(lowest_), double(highest_));
+    const auto text = [&shown](double value) { return statisticText(shown, value); };
+    bar_->setScale(scale, text, [&shown](double value) { return statisticTick(shown, value); });
+    heat_->setScale(scale);
+    heat_->setValueText(text);
+    grid_->setValueText(text);
+    dataTimer_.start(0);
+}
+
+void NumericsPage::loadSoon() {
+    const auto loss = run_.metric(QStringLiteral("loss"));
+    if (!loss->empty()) {
+        link_.setExtent(1, std::max(2.0, loss->lastX()));
+    }
+    if (isVisible() && !dataTimer_.isActive()) {
+        dataTimer_.start(800);  // statistics are read about once a second while a run goes
+    }
+    updateStatus();
+}
+
+void NumericsPage::selectTensor(int tensor) {
+    tensor_ = tensor;
+    const auto& catalogue = run_.document().catalogue;
+    if (tensor < 0 || tensor >= int(catalogue.size())) {
+        inspector_->clear(
+            run_.loaded() && catalogue.empty()
+                ? QStringLiteral("No tensor was probed in this run. Probes can be switched on while it runs.")
+                : QStringLiteral("Choose a row of the heatmap."));
+        return;
+    }
+    if (view_->currentIndex() == kLayerByStep && int(catalogue[size_t(tensor)].role) != roles_->current()) {
+        roles_->setCurrent(int(catalogue[size_t(tensor)].role));
+    }
+    if (const int row = heat_->rowOfTensor(tensor); row >= 0 && row != heat_->selected()) {
+        QSignalBlocker quiet(heat_);
+        heat_->select(row);
+    }
+    grid_->setMarked(tensor);
+    amaxHint_->setText(tensorTitle(catalogue[size_t(tensor)]) + QStringLiteral(", log₂"));
+    countersHint_->setText(tensorTitle(catalogue[size_t(tensor)]) + QStringLiteral(", % of elements, log"));
+    loadTensor();
+    loadReport();
+}
+
+void NumericsPage::showTensor(const QString& tensor, qint64 step) {
+    step_ = step;
+    const auto& catalogue = run_.document().catalogue;
+    if (catalogue.empty()) {
+        wantedTensor_ = tensor;
+        return;
+    }
+    for (size_t t = 0; t < catalogue.size(); ++t) {
+        if (QString::fromStdString(engine::tensorName(catalogue[t])) == tensor) {
+            selectTensor(int(t));
+        }
+    }
+    if (step >= 0) {
+        link_.setCursor(double(step));
+    }
+}
+
+void NumericsPage::goToTensor(const QString& text) {
+    const auto& catalogue = run_.document().catalogue;
+    for (size_t t = 0; t < catalogue.size(); ++t) {
+        if (tensorTitle(catalogue[t]).contains(text, Qt::CaseInsensitive) ||
+            QString::fromStdString(engine::tensorName(catalogue[t])).contains(text, Qt::CaseInsensitive)) {
+            selectTensor(int(t));
+            heat_->setFocus();
+            return;
+        }
+    }
+}
+
+void NumericsPage::updateCursor() {
+    if (view_->currentIndex() == kAtOneStep) {
+        loadGrid();
+        return;
+    }
+    const double step = link_.cursor();
+    const int row = heat_->hoveredRow() >= 0 ? heat_->hoveredRow() : heat_->selected();
+    if (std::isnan(step) || row < 0) {
+        cursor_->setText(QString());
+        return;
+    }
+    const HeatCell cell = heat_->cellAt(row, step);
+    const HeatRow& shown = heat_->rows()[size_t(row)];
+    const QString value = shown.bf16                           ? QStringLiteral("BF16 by plan")
+                          : cell.state == CellState::NonFinite ? QStringLiteral("not finite")
+                          : cell.state == CellState::NotProbed ? QStringLiteral("not probed")
+                                                               : statisticText(info(), double(cell.value));
+    cursor_->setText(QStringLiteral("%1 %2    step %3    %4 %5")
+                         .arg(shown.group, shown.label, formatCount(qint64(step)), info().name, value));
+}
+
+void NumericsPage::updateEvents() {
+    const auto events = railEvents(run_.events());
+    heat_->setEvents(events);
+    amax_->setEvents(events);
+    counters_->setEvents(events);
+    const bool alerts = std::any_of(run_.events().begin(), run_.events().end(),
+                                    [](const auto& event) { return event.kind == "alert" && event.tensorIndex >= 0; });
+    trouble_->setVisible(alerts);
+    for (const auto& event : run_.events()) {
+        if (event.kind == "alert" && event.alert == "non_finite") {
+            banner_->showMessage(MessageKind::Bad,
+                                 QStringLiteral("First non-finite value: step %1.").arg(formatCount(event.step)),
+                                 QString::fromStdString(event.text));
+            return;
+        }
+    }
+    banner_->showMessage(MessageKind::Info, QString());
+}
+
+void NumericsPage::firstTrouble() {
+    const experiments::RunEvent* first = nullptr;
+    for (const auto& event : run_.events()) {
+        if (event.kind == "alert" && event.tensorIndex >= 0 &&
+            (!first || (event.alert == "non_finite" && first->alert != "non_finite"))) {
+            first = &event;
+        }
+    }
+    if (!first) {
+        return;
+    }
+    step_ = first->step;
+    selectTensor(first->tensorIndex);
+    const double half = std::max(20.0, (link_.extent().high - link_.extent().low) / 40);
+    link_.setView(double(first->step) - half, double(first->step) + half);
+    link_.setCursor(double(first->step));
+}
+
+void NumericsPage::stepAlert(int direction) {
+    const double from = std::isnan(link_.cursor()) ? link_.extent().high + 1 : link_.cursor();
+    const experiments::RunEvent* best = nullptr;
+    for (const auto& event : run_.events()) {
+        if (event.kind != "alert" || (direction > 0 ? double(event.step) <= from : double(event.step) >= from)) {
+            continue;
+        }
+        if (!best || (direction > 0 ? event.step < best->step : event.step > best->step)) {
+            best = &event;
+        }
+    }
+    if (best) {
+        step_ = best->step;
+        if (best->tensorIndex >= 0) {
+            selectTensor(best->tensorIndex);
+        }
+        link_.setCursor(double(best->step));
+    }
+}
+
+void NumericsPage::keyPressEvent(QKeyEvent* event) {
+    if (event->modifiers() & (Qt::ControlModifier | Qt::AltModifier)) {
+        Page::keyPressEvent(event);
+        return;
+    }
+    switch (event->key()) {
+        case Qt::Key_BracketLeft:
+            statistics_->setCurrent(statistics_->current() - 1);
+            return;
+        case Qt::Key_BracketRight:
+            statistics_->setCurrent(statistics_->current() + 1);
+            return;
+        case Qt::Key_X:
+            roles_->setCurrent(0);
+            return;
+        case Qt::Key_W:
+            roles_->setCurrent(1);
+            return;
+        case Qt::Key_D:
+            roles_->setCurrent(2);
+            return;
+        case Qt::Key_N:
+            stepAlert(event->modifiers() & Qt::ShiftModifier ? -1 : 1);
+            return;
+        case Qt::Key_T:
+            firstTrouble();
+            return;
+        case Qt::Key_Slash:
+            goTo_->setFocus();
+            return;
+        default:
+            Page::keyPressEvent(event);
+    }
+}
+
+void NumericsPage::updateStatus() {
+    const auto& probes = run_.spec().trainer.probes;
+    const QString next =
+        !run_.loaded() ? QString()
+                       : QStringLiteral("Counters every step, SQNR and kurtosis every %1, exponents every %2 steps")
+                             .arg(probes.every)
+                             .arg(probes.histograms);
+    if (next != status_) {
+        status_ = next;
+        Q_EMIT statusTextChanged();
+    }
+}
+
+}  // namespace mantissa::gui

@@ -1,0 +1,101 @@
+// Numerics: which tensor, which statistic, since when, why.
+#pragma once
+
+#include "gui/models/alarm_rules.h"
+#include "gui/models/run_series.h"
+#include "gui/pages/numerics_inspector.h"
+#include "gui/pages/page.h"
+#include "gui/plot/heatmap_view.h"
+#include "gui/plot/plot_view.h"
+
+class QComboBox;
+class QLineEdit;
+class QStackedWidget;
+class QToolButton;
+
+namespace mantissa::gui {
+
+class ColorBar;
+class HealthGrid;
+class MessageStrip;
+class OverviewStrip;
+class SegmentedBar;
+
+/// Heatmap of one statistic, the selected tensor's amax against the range of its scale, its counters, the whole run,
+/// and the inspector. Cells are asked for at the width of the view; what is on hand stays on screen until the finer
+/// level is there.
+class NumericsPage : public Page {
+    Q_OBJECT
+  public:
+    explicit NumericsPage(RunController& controller, QWidget* parent = nullptr);
+
+    QWidget* tools() override { return tools_; }
+    QWidget* sidePanel() override { return inspector_; }
+    QString statusText() const override { return status_; }
+    void showTensor(const QString& tensor, qint64 step) override;
+
+    XLink& link() { return link_; }
+    HeatmapView* heatmap() const { return heat_; }
+    PlotView* amaxView() const { return amax_; }
+    Inspector* inspector() const { return inspector_; }
+    int selectedTensor() const { return tensor_; }
+
+  protected:
+    void refresh() override;
+    void keyPressEvent(QKeyEvent* event) override;
+
+  private:
+    enum View { kLayerByStep, kTensorByStep, kAtOneStep };
+    struct TensorCurves;
+    void buildTools();
+    QWidget* buildSelector();
+    QWidget* buildLeft();
+    void catalogueChanged();
+    void rebuildRows();
+    void statisticChanged();
+    void loadSoon();
+    void loadCells();
+    void loadOverview();
+    void loadTensor();
+    void takeTensor(TensorCurves curves);
+    void loadReport();
+    void loadGrid();
+    void updateCursor();
+    void selectTensor(int tensor);
+    void goToTensor(const QString& text);
+    void stepAlert(int direction);
+    void firstTrouble();
+    void updateEvents();
+    void updateStatus();
+    const StatisticInfo& info() const;
+    double probeEvery() const;
+
+    RunSeries run_;
+    XLink link_;
+    int tensor_ = -1;
+    qint64 step_ = -1;      ///< of the inspector; -1: newest
+    QString wantedTensor_;  ///< asked for before the catalogue was there
+    float lowest_ = 0, highest_ = 0;
+    std::shared_ptr<SeriesPyramid> curves_[7];  ///< amax, scale, held, underflow, subnormal, over range, clipped
+    int curvesTensor_ = -1;
+
+    QWidget* tools_ = nullptr;
+    QToolButton *follow_ = nullptr, *back_ = nullptr, *trouble_ = nullptr;
+    SegmentedBar *statistics_ = nullptr, *roles_ = nullptr;
+    QComboBox* view_ = nullptr;
+    QLineEdit* goTo_ = nullptr;
+    MessageStrip* banner_ = nullptr;
+    Card* card_ = nullptr;
+    TextLabel *cursor_ = nullptr, *refining_ = nullptr, *amaxHint_ = nullptr, *countersHint_ = nullptr;
+    ColorBar* bar_ = nullptr;
+    QStackedWidget* stack_ = nullptr;
+    HeatmapView* heat_ = nullptr;
+    HealthGrid* grid_ = nullptr;
+    PlotView *amax_ = nullptr, *counters_ = nullptr;
+    OverviewStrip* overview_ = nullptr;
+    Inspector* inspector_ = nullptr;
+    QTimer cellsTimer_, dataTimer_;
+    QString status_;
+};
+
+}  // namespace mantissa::gui

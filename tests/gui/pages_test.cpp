@@ -1,0 +1,242 @@
+// Live, Numerics and Compare over a store with invented runs: what they show, their states, stale answers, a GUI that
+// stays awake.
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QElapsedTimer>
+#include <QTemporaryDir>
+#include <QTest>
+#include <cmath>
+
+#include "gui/controller/run_controller.h"
+#include "gui/pages/compare_page.h"
+#include "gui/pages/live_health.h"
+#include "gui/pages/live_page.h"
+#include "gui/pages/numerics_page.h"
+#include "gui/widgets/figures_card.h"
+#include "gui/widgets/note_list.h"
+#include "tests/support/synthetic_store.h"
+
+namespace mantissa::gui {
+namespace {
+
+using tests::addSyntheticRun;
+using tests::SyntheticRun;
+
+bool waitFor(const std::function<bool()>& ready, int milliseconds = 20000) {
+    QElapsedTimer timer;
+    timer.start();
+    while (!ready()) {
+        if (timer.elapsed() > milliseconds) {
+            return false;
+        }
+        QTest::qWait(10);
+    }
+    return true;
+}
+
+/// Saves a picture of the page in both themes when MANTISSA_SHOTS names a folder.
+void shoot(Page& page, const QString& name) {
+    const QString folder = qEnvironmentVariable("MANTISSA_SHOTS");
+    if (folder.isEmpty()) {
+        return;
+    }
+    page.tools()->hide();  // the window takes them into its tab bar
+    for (ThemeChoice theme : {ThemeChoice::Light, ThemeChoice::Dark}) {
+        Theme::instance().setChoice(theme);
+        QTest::qWait(400);
+        QImage image(page.size(), QImage::Format_RGB32);
+        image.fill(color(Token::Window));
+        page.render(&image, QPoint(), QRegion(), QWidget::DrawChildren);
+        image.save(
+            QStringLiteral("%1/%2-%3.png")
+                .arg(folder, name, theme == ThemeChoice::Dark ? QStringLiteral("dark") : QStringLiteral("light")));
+    }
+}
+
+class Pages : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new QTemporaryDir;
+        path_ = folder_->filePath(QStringLiteral("runs.mantissa"));
+        const std::string path = path_.toStdString();
+        SyntheticRun run;
+        run.name = "bf16 · s1";
+        run.fp8 = false;
+        bf16_ = QString::fromStdString(addSyntheticRun(path, run));
+        run.name = "fp8-delayed · s1";
+        run.fp8 = true;
+        run.spikeAt = 420;
+        run.lossOffset = 0.003;
+        run.speed = 1.15;
+        fp8_ = QString::fromStdString(addSyntheticRun(path, run));
+        run.name = "nan · s1";
+        run.spikeAt = 0;
+        run.nonFiniteFrom = 300;
+        run.nonFiniteTo = 600;
+        run.status = "diverged";
+        nan_ = QString::fromStdString(addSyntheticRun(path, run));
+    }
+    static void TearDownTestSuite() {
+        delete folder_;
+        folder_ = nullptr;
+    }
+    void SetUp() override {
+        controller_.openStore(path_);
+        ASSERT_TRUE(waitFor([&] { return controller_.runs().size() >= 3; }));
+    }
+    static QTemporaryDir* folder_;
+    static QString path_, bf16_, fp8_, nan_;
+    RunController controller_;
+};
+QTemporaryDir* Pages::folder_ = nullptr;
+QString Pages::path_, Pages::bf16_, Pages::fp8_, Pages::nan_;
+
+TEST_F(Pages, LiveShowsFiguresCurvesHealthAndTheBaseline) {
+    LivePage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(fp8_);
+    page.setBaseline(bf16_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] {
+        return page.figuresCard()->figures().size() >= 6 && !page.health()->findings().empty() &&
+               page.lossView()->content().curves.size() >= 4;
+    }));
+    QTest::qWait(300);
+    const auto& figures = page.figuresCard()->figures();
+    EXPECT_EQ(figures[0].label, QStringLiteral("Train loss"));
+    EXPECT_TRUE(figures[0].meaning.contains(QStringLiteral("bf16")));
+    EXPECT_TRUE(figures[2].meaning.contains(QString::fromUtf8("×1.1")));
+    EXPECT_EQ(figures.back().label, QStringLiteral("FP8 health"));
+    // The tensor with the spike is named first.
+    EXPECT_EQ(page.health()->findings().front().rank, 2);
+    EXPECT_EQ(page.lossView()->content().curves[0].data->size(), 600u);
+    shoot(page, QStringLiteral("live"));
+}
+
+TEST_F(Pages, LiveWithoutABaselineHasNoDifferenceStrip) {
+    LivePage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(fp8_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] { return page.figuresCard()->figures().size() >= 6; }));
+    for (const auto& curve : page.lossView()->content().curves) {
+        EXPECT_FALSE(curve.name.contains(QStringLiteral("bf16")));
+    }
+    EXPECT_TRUE(page.lossView()->options().xLabels);
+}
+
+TEST_F(Pages, LiveOfABf16RunOffersTheTwin) {
+    LivePage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(bf16_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] { return page.figuresCard()->figures().size() >= 5; }));
+    EXPECT_EQ(page.health()->fp8Tensors(), 0);
+    for (const Figure& figure : page.figuresCard()->figures()) {
+        EXPECT_NE(figure.label, QStringLiteral("FP8 health"));
+    }
+}
+
+TEST_F(Pages, LiveOfADivergedRunSaysNan) {
+    LivePage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(nan_);
+    page.show();
+    ASSERT_TRUE(
+        waitFor([&] { return page.figuresCard()->figures().size() >= 6 && !page.health()->findings().empty(); }));
+    EXPECT_TRUE(page.figuresCard()->figures()[0].meaning.contains(QStringLiteral("NaN")));
+    EXPECT_EQ(page.health()->findings().front().rank, 0);
+    shoot(page, QStringLiteral("live-nan"));
+}
+
+TEST_F(Pages, NumericsShowsTheSpikeAndItsVerdict) {
+    NumericsPage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(fp8_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] { return page.selectedTensor() >= 0 && page.amaxView()->content().curves.size() == 2; }));
+    page.showTensor(QStringLiteral("h.3/mlp.fc1/grad_output"), -1);
+    ASSERT_TRUE(waitFor([&] { return page.inspector()->verdictText().contains(QStringLiteral("Underflow")); }))
+        << page.inspector()->verdictText().toStdString();
+    ASSERT_TRUE(
+        waitFor([&] { return page.heatmap()->cellAt(page.heatmap()->selected(), 500).state == CellState::Value; }));
+    EXPECT_GT(page.heatmap()->cellAt(page.heatmap()->selected(), 500).value,
+              page.heatmap()->cellAt(page.heatmap()->selected(), 300).value);
+    shoot(page, QStringLiteral("numerics"));
+    QTest::keyClick(&page, Qt::Key_BracketRight);
+    QTest::keyClick(&page, Qt::Key_W);
+    QTest::qWait(100);
+    EXPECT_EQ(page.heatmap()->rows().size(), 16u);
+}
+
+TEST_F(Pages, NumericsFillsNonFiniteCells) {
+    NumericsPage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(nan_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] { return page.selectedTensor() >= 0; }));
+    page.showTensor(QStringLiteral("h.3/mlp.fc1/grad_output"), -1);
+    ASSERT_TRUE(
+        waitFor([&] { return page.heatmap()->cellAt(page.heatmap()->selected(), 400).state == CellState::NonFinite; }));
+    EXPECT_NE(page.heatmap()->cellAt(page.heatmap()->selected(), 200).state, CellState::NonFinite);
+    ASSERT_TRUE(waitFor([&] { return page.inspector()->verdictText().contains(QStringLiteral("NaN")); }));
+    shoot(page, QStringLiteral("numerics-nan"));
+}
+
+TEST_F(Pages, NumericsOfABf16RunShowsDashesAndSaysSo) {
+    NumericsPage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(bf16_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] { return !page.heatmap()->rows().empty(); }));
+    EXPECT_TRUE(page.heatmap()->rows().front().bf16);
+    page.showTensor(QStringLiteral("h.0/attn.qkv/weight"), -1);
+    ASSERT_TRUE(waitFor([&] { return page.inspector()->verdictText().contains(QStringLiteral("BF16")); }));
+}
+
+TEST_F(Pages, CompareDrawsAllRunsAndTheTable) {
+    ComparePage page(controller_);
+    page.resize(1136, 817);
+    page.setVisibleRuns({fp8_, bf16_, nan_});
+    page.setRun(fp8_);
+    page.setBaseline(bf16_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] { return page.curvesView()->content().curves.size() == 3; }));
+    ASSERT_TRUE(waitFor([&] { return page.finalNumbers()->rowCount() == 3; }));
+    shoot(page, QStringLiteral("compare"));
+}
+
+TEST_F(Pages, AnAnswerForTheLastRunIsDropped) {
+    LivePage page(controller_);
+    page.resize(1136, 817);
+    page.show();
+    page.setRun(nan_);
+    page.setRun(bf16_);
+    page.setRun(fp8_);
+    ASSERT_TRUE(waitFor([&] { return page.figuresCard()->figures().size() >= 6; }));
+    QTest::qWait(200);
+    EXPECT_GT(page.health()->fp8Tensors(), 0);
+    EXPECT_FALSE(page.figuresCard()->figures()[0].meaning.contains(QStringLiteral("NaN")));
+}
+
+TEST_F(Pages, PaintedWidgetsHaveNamesAndDescriptions) {
+    LivePage live(controller_);
+    NumericsPage numerics(controller_);
+    ComparePage compare(controller_);
+    for (QWidget* page :
+         {static_cast<QWidget*>(&live), static_cast<QWidget*>(&numerics), static_cast<QWidget*>(&compare)}) {
+        for (const auto* view : page->findChildren<PlotView*>()) {
+            EXPECT_FALSE(view->accessibleName().isEmpty());
+        }
+        for (const auto* view : page->findChildren<HeatmapView*>()) {
+            EXPECT_FALSE(view->accessibleName().isEmpty());
+        }
+        for (const auto* view : page->findChildren<NoteList*>()) {
+            EXPECT_FALSE(view->accessibleName().isEmpty());
+        }
+    }
+}
+
+}  // namespace
+}  // namespace mantissa::gui
