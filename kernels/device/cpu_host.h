@@ -23,9 +23,9 @@ class WorkspaceCursor {
     explicit WorkspaceCursor(void* base) : base_(static_cast<char*>(base)) {}
     template <class T>
     T* take(int64_t count) {
-        char* piece = base_ + used_;
+        T* piece = base_ ? reinterpret_cast<T*>(base_ + used_) : nullptr;
         used_ += (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
-        return base_ ? reinterpret_cast<T*>(piece) : nullptr;
+        return piece;
     }
     size_t bytes() const { return used_; }
 
