@@ -94,10 +94,11 @@ void RunSeries::refresh() {
     if (id_.isEmpty()) {
         return;
     }
-    if (reading_) {
+    if (reading_ || !active_) {
         again_ = true;
         return;
     }
+    again_ = false;
     reading_ = true;
     std::map<QString, int64_t> from;
     for (const auto& [name, series] : metrics_) {
@@ -189,13 +190,23 @@ void RunSeries::apply(Update update) {
         Q_EMIT eventsChanged();
     }
     if (again_) {
-        again_ = false;
+        refresh();
+    }
+}
+
+void RunSeries::setActive(bool on) {
+    active_ = on;
+    if (on && again_) {
         refresh();
     }
 }
 
 void RunSeries::takeSteps(const QString& id, const SharedSteps& steps) {
     if (id != id_ || !loaded_ || !steps) {
+        return;
+    }
+    if (!active_) {
+        again_ = true;
         return;
     }
     const auto loss = metrics_[QStringLiteral("loss")];

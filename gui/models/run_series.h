@@ -28,6 +28,8 @@ class RunSeries : public QObject {
     bool loaded() const { return loaded_; }
     /// Reads what is new in the store. Calls during a read are joined into one more.
     void refresh();
+    /// Off while nobody looks: nothing is read; what was missed is read when it is on again.
+    void setActive(bool on);
 
     /// Never null; empty for a metric that was not recorded. Names of RunStore::series().
     std::shared_ptr<SeriesPyramid> metric(const QString& name) const;
@@ -62,7 +64,7 @@ class RunSeries : public QObject {
     experiments::RunSpec spec_;
     std::vector<experiments::RunEvent> events_;
     int segments_ = 0;
-    bool loaded_ = false, reading_ = false, again_ = false;
+    bool loaded_ = false, reading_ = false, again_ = false, active_ = true;
 };
 
 /// The scalar metrics that the Live page shows.

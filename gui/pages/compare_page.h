@@ -2,12 +2,14 @@
 #pragma once
 
 #include <QHash>
+#include <optional>
 
 #include "experiments/report/compare.h"
 #include "gui/controller/run_controller.h"
 #include "gui/models/compare_curves.h"
 #include "gui/models/compare_tables.h"
 #include "gui/pages/page.h"
+#include "gui/plot/layer_strips.h"
 #include "gui/plot/plot_view.h"
 
 class QComboBox;
@@ -58,7 +60,8 @@ class ComparePage : public Page {
     QStringList order() const;  ///< baseline first
     QString effectiveBaseline() const;
     void loadComparison();
-    void loadCurves();
+    void loadStrips();
+    void loadCurves(bool again = false);  ///< again: also those of runs that go
     void takeCurve(const QString& id, Loaded loaded);
     std::vector<Group> groups() const;
     void rebuildCurves();
@@ -76,6 +79,7 @@ class ComparePage : public Page {
     QString loadedFor_;              ///< metric and axis of loaded_
     QTimer curvesTimer_, againTimer_;
     QStringList failedRuns_;
+    std::optional<double> floor_;  ///< entropy floor, where all runs share one
 
     QWidget* tools_ = nullptr;
     QComboBox *metric_ = nullptr, *axis_ = nullptr, *below_ = nullptr;
@@ -91,6 +95,7 @@ class ComparePage : public Page {
     FinalNumbersModel* final_ = nullptr;
     NanLastProxy* sorted_ = nullptr;
     NoteList* parts_ = nullptr;
+    LayerStrips* strips_ = nullptr;
     QString status_;
 };
 

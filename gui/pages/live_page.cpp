@@ -3,6 +3,7 @@
 #include <QComboBox>
 #include <QGridLayout>
 #include <QHBoxLayout>
+#include <QMenu>
 #include <QStackedWidget>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -152,6 +153,19 @@ void LivePage::buildTools() {
     connect(follow_, &QToolButton::clicked, &link_, &XLink::setFollow);
     connect(&link_, &XLink::followChanged, follow_, &QToolButton::setChecked);
     row->addWidget(follow_);
+    auto* exporting = new QToolButton(tools_);
+    exporting->setIcon(icon(Glyph::Export));
+    exporting->setToolTip(QStringLiteral("Copy, show or export the chart"));
+    exporting->setAccessibleName(QStringLiteral("Export"));
+    exporting->setPopupMode(QToolButton::InstantPopup);
+    auto* menu = new QMenu(exporting);
+    connect(menu, &QMenu::aboutToShow, this, [this, menu] {  // filled anew: it shows the scale in force
+        qDeleteAll(menu->findChildren<QMenu*>());
+        menu->clear();
+        loss_->fillMenu(*menu);
+    });
+    exporting->setMenu(menu);
+    row->addWidget(exporting);
 }
 
 QWidget* LivePage::buildLoss() {
@@ -228,6 +242,19 @@ QWidget* LivePage::buildGrid() {
         grid->setRowStretch(i, 1);
     }
     return area;
+}
+
+void LivePage::showEvent(QShowEvent* event) {
+    run_.setActive(true);
+    base_.setActive(true);
+    Page::showEvent(event);
+    extend();
+}
+
+void LivePage::hideEvent(QHideEvent* event) {
+    run_.setActive(false);
+    base_.setActive(false);  // a hidden page does no work
+    Page::hideEvent(event);
 }
 
 void LivePage::refresh() {

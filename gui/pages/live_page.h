@@ -34,6 +34,8 @@ class LivePage : public Page {
 
   protected:
     void refresh() override;
+    void showEvent(QShowEvent* event) override;
+    void hideEvent(QHideEvent* event) override;
 
   private:
     void buildTools();

@@ -297,7 +297,7 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
     }
     for (auto [view, content] : {std::pair(amax_, &amax), std::pair(counters_, &counters)}) {
         content->events = view->content().events;
-        view->setContent(std::move(*content));
+        fresh.whole ? view->setContent(std::move(*content)) : view->updateContent(std::move(*content));
     }
 }
 

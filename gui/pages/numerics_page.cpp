@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QKeyEvent>
 #include <QLineEdit>
+#include <QMenu>
 #include <QStackedWidget>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -102,6 +103,19 @@ void NumericsPage::buildTools() {
     connect(follow_, &QToolButton::clicked, &link_, &XLink::setFollow);
     connect(&link_, &XLink::followChanged, follow_, &QToolButton::setChecked);
     row->addWidget(follow_);
+    auto* exporting = new QToolButton(tools_);
+    exporting->setIcon(icon(Glyph::Export));
+    exporting->setToolTip(QStringLiteral("Copy, show or export the chart"));
+    exporting->setAccessibleName(QStringLiteral("Export"));
+    exporting->setPopupMode(QToolButton::InstantPopup);
+    auto* menu = new QMenu(exporting);
+    connect(menu, &QMenu::aboutToShow, this, [this, menu] {  // filled anew: it shows the scale in force
+        qDeleteAll(menu->findChildren<QMenu*>());
+        menu->clear();
+        amax_->fillMenu(*menu);
+    });
+    exporting->setMenu(menu);
+    row->addWidget(exporting);
 }
 
 QWidget* NumericsPage::buildSelector() {
@@ -210,6 +224,17 @@ const StatisticInfo& NumericsPage::info() const {
 
 double NumericsPage::probeEvery() const {
     return info().dear ? std::max(1, run_.spec().trainer.probes.every) : 1;
+}
+
+void NumericsPage::showEvent(QShowEvent* event) {
+    run_.setActive(true);
+    Page::showEvent(event);
+    loadSoon();
+}
+
+void NumericsPage::hideEvent(QHideEvent* event) {
+    run_.setActive(false);  // a hidden page does no work
+    Page::hideEvent(event);
 }
 
 void NumericsPage::refresh() {

@@ -42,6 +42,8 @@ class NumericsPage : public Page {
 
   protected:
     void refresh() override;
+    void showEvent(QShowEvent* event) override;
+    void hideEvent(QHideEvent* event) override;
     void keyPressEvent(QKeyEvent* event) override;
 
   private:

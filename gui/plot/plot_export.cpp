@@ -6,6 +6,7 @@
 #include <QSaveFile>
 #include <QSvgGenerator>
 #include <QTableView>
+#include <QThreadPool>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
@@ -43,6 +44,31 @@ std::optional<size_t> sampleAt(const SeriesPyramid& data, double x) {
 QString csvField(QString text) {
     if (text.contains(QLatin1Char(',')) || text.contains(QLatin1Char('"')) || text.contains(QLatin1Char('\n'))) {
         text = QLatin1Char('"') + text.replace(QLatin1Char('"'), QStringLiteral("\"\"")) + QLatin1Char('"');
+    }
+    return text;
+}
+
+QString csvText(const std::vector<PlotCurve>& all, const QString& unit, double factor, XLink::Range range) {
+    std::vector<PlotCurve> curves;
+    QString text = csvField(unit.isEmpty() ? QStringLiteral("x") : unit);
+    for (const PlotCurve& curve : all) {
+        if (curve.data) {
+            curves.push_back(curve);
+            text += QLatin1Char(',') + csvField(curve.name);
+        }
+    }
+    text += QLatin1Char('\n');
+    for (double x : unionOfX(curves, range.low, range.high)) {
+        text += exact(x * factor);
+        for (const PlotCurve& curve : curves) {
+            const auto i = sampleAt(*curve.data, x);
+            text += QLatin1Char(',');
+            if (i) {  // samples are float32: nine digits read back to the same float
+                const float y = curve.data->y(*i);
+                text += std::isfinite(y) ? QString::number(double(y), 'g', 9) : exact(double(y));
+            }
+        }
+        text += QLatin1Char('\n');
     }
     return text;
 }
@@ -144,29 +170,33 @@ bool PlotView::saveSvg(const QString& path) {
 
 QString PlotView::csv(bool visibleOnly) const {
     const auto range = visibleOnly ? xRange() : XLink::Range{-INFINITY, INFINITY};
-    std::vector<PlotCurve> curves;
-    QString text = csvField(options_.xUnit);
-    for (const PlotCurve& curve : content_.curves) {
+    return csvText(content_.curves, options_.xUnit, options_.xScaleFactor, range);
+}
+
+void PlotView::exportPng(const QString& path) {
+    QThreadPool::globalInstance()->start([image = picture(2), path] {
+        QSaveFile file(path);
+        if (file.open(QIODevice::WriteOnly) && image.save(&file, "PNG")) {
+            file.commit();
+        }
+    });
+}
+
+void PlotView::exportCsv(const QString& path) const {
+    std::vector<PlotCurve> curves = content_.curves;
+    for (PlotCurve& curve : curves) {  // own copies: the shared ones grow while the file is written
         if (curve.data) {
-            curves.push_back(curve);
-            text += QLatin1Char(',') + csvField(curve.name);
+            curve.data = std::make_shared<SeriesPyramid>(*curve.data);
         }
     }
-    text += QLatin1Char('\n');
-    for (double x : unionOfX(curves, range.low, range.high)) {
-        text += exact(x * options_.xScaleFactor);
-        for (const PlotCurve& curve : curves) {
-            const auto i = sampleAt(*curve.data, x);
-            text += QLatin1Char(',');
-            if (i) {
-                // Samples are float32: the shortest text that reads back to the same float.
-                const float y = curve.data->y(*i);
-                text += std::isfinite(y) ? QString::number(double(y), 'g', 9) : exact(double(y));
+    const auto range = xRange();
+    QThreadPool::globalInstance()->start(
+        [curves = std::move(curves), path, range, unit = options_.xUnit, factor = options_.xScaleFactor] {
+            QSaveFile file(path);
+            if (file.open(QIODevice::WriteOnly) && file.write(csvText(curves, unit, factor, range).toUtf8()) >= 0) {
+                file.commit();
             }
-        }
-        text += QLatin1Char('\n');
-    }
-    return text;
+        });
 }
 
 bool PlotView::saveCsv(const QString& path) const {

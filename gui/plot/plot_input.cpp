@@ -276,23 +276,20 @@ void PlotView::fillMenu(QMenu& menu) {
     menu.addAction(QStringLiteral("Copy as picture"), this,
                    [this] { QApplication::clipboard()->setImage(picture(2)); });
     menu.addSeparator();
-    const auto ask = [this](const char* what, const char* suffix, bool (PlotView::*save)(const QString&)) {
+    const auto ask = [this](const char* what, const char* suffix, const std::function<void(const QString&)>& save) {
         const QString name =
             options_.title.toLower().replace(QLatin1Char(' '), QLatin1Char('-')) + QLatin1String(suffix);
         const QString path = QFileDialog::getSaveFileName(this, QLatin1String(what), name);
         if (!path.isEmpty()) {
-            (this->*save)(path);
+            save(path);
         }
     };
-    menu.addAction(QStringLiteral("Export PNG…"), this, [ask] { ask("Export PNG", ".png", &PlotView::savePng); });
-    menu.addAction(QStringLiteral("Export SVG…"), this, [ask] { ask("Export SVG", ".svg", &PlotView::saveSvg); });
-    menu.addAction(QStringLiteral("Export CSV…"), this, [this] {
-        const QString path =
-            QFileDialog::getSaveFileName(this, QStringLiteral("Export CSV"), QStringLiteral("data.csv"));
-        if (!path.isEmpty()) {
-            saveCsv(path);
-        }
-    });
+    menu.addAction(QStringLiteral("Export PNG…"), this,
+                   [ask, this] { ask("Export PNG", ".png", [this](const QString& path) { exportPng(path); }); });
+    menu.addAction(QStringLiteral("Export SVG…"), this,
+                   [ask, this] { ask("Export SVG", ".svg", [this](const QString& path) { saveSvg(path); }); });
+    menu.addAction(QStringLiteral("Export CSV…"), this,
+                   [ask, this] { ask("Export CSV", ".csv", [this](const QString& path) { exportCsv(path); }); });
 }
 
 void PlotView::contextMenuEvent(QContextMenuEvent* event) {

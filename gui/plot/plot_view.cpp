@@ -109,6 +109,11 @@ void PlotView::setContent(PlotContent content) {
     renderSoon(0);
 }
 
+void PlotView::updateContent(PlotContent content) {
+    content_ = std::move(content);
+    dataChanged();
+}
+
 void PlotView::setEvents(std::vector<PlotEvent> events) {
     content_.events = std::move(events);
     labelLayer_->update();

@@ -40,6 +40,8 @@ class PlotView : public QChartView {
     const PlotContent& content() const { return content_; }
     /// Everything new; Y range is found anew.
     void setContent(PlotContent content);
+    /// The same chart with other notes, lines or more samples: Y moves only as dataChanged() would move it.
+    void updateContent(PlotContent content);
     /// The same curves have more samples: repaint soon, keep what can be kept.
     void dataChanged();
     void setEvents(std::vector<PlotEvent> events);
@@ -66,6 +68,9 @@ class PlotView : public QChartView {
     /// Visible samples: x and one column a curve, C locale, full precision.
     QString csv(bool visibleOnly = true) const;
     bool saveCsv(const QString& path) const;
+    /// As above, with the file written on another thread.
+    void exportPng(const QString& path);
+    void exportCsv(const QString& path) const;
     void showData();
     void fillMenu(QMenu& menu);
 
