@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kPackedBytes = 8 << 20;  // of B (and of A, where it is shared) in one region: in the last-level cache
 constexpr int64_t kLeastColumns = 256;     // a region's, where B would be larger than that
-constexpr int64_t kMostColumns = 1024;     // the sums of a tile's rows stay in the second-level cache
+constexpr int64_t kMostColumns = 512;      // the sums of a tile's rows stay in the second-level cache
 constexpr int64_t kTileRows = 128;
 constexpr int64_t kTilesPerThread = 6;
 constexpr int64_t kPackElements = 16384;  // packed by one tile: 5 to 10 microseconds
