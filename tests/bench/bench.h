@@ -57,5 +57,6 @@ void matmulBench(const Options& options, engine::ThreadPool& pool);
 void attentionBench(const Options& options, engine::ThreadPool& pool);
 void quantizeBench(const Options& options, engine::ThreadPool& pool);
 void poolBench(const Options& options, engine::ThreadPool& pool);
+void stepBench(const Options& options, engine::ThreadPool& pool);
 
 }  // namespace mantissa::bench

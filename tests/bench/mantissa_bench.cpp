@@ -1,5 +1,6 @@
-// mantissa_bench [matmul|attention|quantize|pool]... [--threads N] [--isa NAME] [--seconds S] [--model NAME]
-// [--processor-time]: timings of single ops on the CPU, checked before they are timed. Times are wall clock
+// mantissa_bench [matmul|attention|quantize|pool|step]... [--threads N] [--isa NAME] [--seconds S] [--model NAME]
+// [--processor-time]: timings of single ops on the CPU, checked before they are timed, and of whole steps. Times are
+// wall clock
 // (--processor-time: of one thread on the processor); bodies of a table run interleaved.
 #include <fmt/format.h>
 
@@ -18,8 +19,11 @@ struct Benchmark {
     const char* name;
     void (*run)(const Options&, engine::ThreadPool&);
 };
-constexpr Benchmark kBenchmarks[] = {
-    {"matmul", matmulBench}, {"attention", attentionBench}, {"quantize", quantizeBench}, {"pool", poolBench}};
+constexpr Benchmark kBenchmarks[] = {{"matmul", matmulBench},
+                                     {"attention", attentionBench},
+                                     {"quantize", quantizeBench},
+                                     {"pool", poolBench},
+                                     {"step", stepBench}};
 
 int run(int count, char** arguments) {
     Options options;
@@ -45,7 +49,8 @@ int run(int count, char** arguments) {
         if (std::none_of(std::begin(kBenchmarks), std::end(kBenchmarks),
                          [&](const Benchmark& b) { return name == b.name; })) {
             fmt::print(stderr,
-                       "mantissa_bench: \"{}\" is not a benchmark; allowed: matmul, attention, quantize, pool\n", name);
+                       "mantissa_bench: \"{}\" is not a benchmark; allowed: matmul, attention, quantize, pool, step\n",
+                       name);
             return 2;
         }
     engine::ThreadPool pool(options.threads);
