@@ -108,14 +108,15 @@ class LinearBench {
         plan.linears.push_back(linear);
         return plan;
     }
-    uint8_t* codes(engine::TensorRole role) {
-        return (role == engine::TensorRole::Input    ? xCodes
-                : role == engine::TensorRole::Weight ? wCodes
-                                                     : dyCodes)
-            .data();
+    engine::CodePair codes(engine::TensorRole role) {
+        return {(role == engine::TensorRole::Input    ? xCodes
+                 : role == engine::TensorRole::Weight ? wCodes
+                                                      : dyCodes)
+                    .data(),
+                nullptr};
     }
     engine::Operand operand(engine::TensorRole role) {
-        return {nullptr, codes(role), scaling_.scaleInv(plan_.slot(0, role), flags_)};
+        return {nullptr, codes(role).rows, nullptr, scaling_.scaleInv(plan_.slot(0, role), flags_)};
     }
     engine::Linear linear() { return engine::Linear(plan_, 0, map_); }
 
