@@ -100,7 +100,14 @@ PassFlags TrainerCore::passFlags(int64_t step) const {
     return flags;
 }
 
+void TrainerCore::prepareTraining(int64_t first) {
+    if (prepared_ == first) return;
+    readWindows(first, false, config_.batch);
+    prepared_ = first;
+}
+
 void TrainerCore::readWindows(int64_t first, bool validation, int64_t count) {
+    prepared_ = -1;
     const int64_t context = config_.model.context;
     for (int64_t i = 0; i < config_.batch; ++i) {
         const int64_t index = first + std::min(i, count - 1);
@@ -129,15 +136,17 @@ StepMetrics TrainerCore::step() {
     program_.setParameters(backend_, parameters);
     PassFlags flags = passFlags(step);
     for (flags.micro = 0; flags.micro < config_.accumulation; ++flags.micro) {
-        readWindows(progress_.windows + static_cast<int64_t>(flags.micro) * config_.batch, false, config_.batch);
+        prepareTraining(progress_.windows + static_cast<int64_t>(flags.micro) * config_.batch);
         flags.first = flags.micro == 0;
         program_.trainPass(backend_, flags, tokens_.data(), targets_.data());
     }
     const float lossScale = config_.precision.mode == PrecisionMode::Fp16 ? program_.state(backend_).lossScale : 1.0f;
     program_.finishStep(backend_, passFlags(step + 1));
 
+    // While a GPU works on what was queued, the host reads the next step's windows.
+    prepareTraining(progress_.windows + static_cast<int64_t>(config_.batch) * config_.accumulation);
     const StepState state = program_.state(backend_);
-    std::vector<TensorSlot> slots = program_.slots(backend_);
+    std::vector<TensorSlot> slots = program_.slots(backend_, flags.dear || passFlags(step + 1).dear);
     metrics.numerics = record(flags, slots);
     weightSlots_ = std::move(slots);
     progress_.step = step;

@@ -46,6 +46,8 @@ class TrainerCore {
   private:
     PassFlags passFlags(int64_t step) const;
     void readWindows(int64_t first, bool validation, int64_t count);
+    /// The windows of the next micro-batch into tokens_ and targets_, unless they are there already.
+    void prepareTraining(int64_t first);
     std::shared_ptr<const NumericsRecord> record(const PassFlags& flags,
                                                  const std::vector<kernels::TensorSlot>& slots) const;
     void checkConfig() const;
@@ -59,6 +61,7 @@ class TrainerCore {
     std::vector<int> catalogueSlots_;
     Progress progress_;
     std::vector<int32_t> window_, tokens_, targets_;
+    int64_t prepared_ = -1;  ///< first training window that tokens_ and targets_ hold; -1: something else
     std::vector<kernels::TensorSlot> weightSlots_;  ///< casts of the weights that the next step uses
 };
 

@@ -58,6 +58,12 @@ class Backend {
     virtual void upload(void* device, const void* host,
                         size_t bytes) = 0;  ///< ordered with the ops; host may be reused on return
     virtual void download(void* host, const void* device, size_t bytes) = 0;  ///< waits for the ops before it
+    /// `count` pieces of `bytes` bytes, `stride` bytes apart both on the device and in `host`; what lies between them in `host`
+    /// stays. Waits once.
+    virtual void downloadPieces(void* host, const void* device, size_t bytes, size_t stride, size_t count) {
+        for (size_t i = 0; i < count; ++i)
+            download(static_cast<char*>(host) + i * stride, static_cast<const char*>(device) + i * stride, bytes);
+    }
     virtual void synchronize() = 0;
 
     /// Scratch bytes that an op needs beside its arguments. The engine takes the maximum over a step in its plan and

@@ -1,6 +1,7 @@
 #include "engine/model/step_program.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "engine/plan/planning_backend.h"
 
@@ -287,9 +288,13 @@ void StepProgram::setState(Backend& backend, const StepState& state) {
     backend.upload(state_, &state, sizeof(state));
 }
 
-std::vector<TensorSlot> StepProgram::slots(Backend& backend) const {
+std::vector<TensorSlot> StepProgram::slots(Backend& backend, bool dear) const {
     std::vector<TensorSlot> slots(static_cast<size_t>(scaling_.slotCount()));
-    backend.download(slots.data(), scaling_.slots(), slots.size() * sizeof(TensorSlot));
+    if (dear)
+        backend.download(slots.data(), scaling_.slots(), slots.size() * sizeof(TensorSlot));
+    else
+        backend.downloadPieces(slots.data(), scaling_.slots(), offsetof(TensorSlot, dear), sizeof(TensorSlot),
+                               slots.size());
     return slots;
 }
 

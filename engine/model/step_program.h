@@ -47,7 +47,8 @@ class StepProgram {
 
     kernels::StepState state(kernels::Backend& backend) const;
     void setState(kernels::Backend& backend, const kernels::StepState& state);
-    std::vector<kernels::TensorSlot> slots(kernels::Backend& backend) const;
+    /// dear false: the amaxes and counters alone, the dear sets stay zero.
+    std::vector<kernels::TensorSlot> slots(kernels::Backend& backend, bool dear = true) const;
 
     const PrecisionPlan& precision() const { return plan_; }
     const ParameterLayout& layout() const { return layout_; }

@@ -17,20 +17,28 @@ __device__ __forceinline__ float sigmoid(float x) {
 __device__ __forceinline__ float twiceInner(float x) {
     return 1.5957691216057308f * x * __fmaf_rn(0.044715f * x, x, 1.0f);
 }
-__device__ __forceinline__ float gelu(float x) {
-    // Far out x sigmoid is x or 0; said plainly, because __fdividef gives 0 beyond 2^126 and -Inf * 0 would be NaN.
-    const float inner = twiceInner(x);
-    if (inner > 40.0f) return x;
-    if (inner < -80.0f) return -0.0f;
-    return x * sigmoid(inner);
+/// sigmoid(inner), and 1 less it without cancellation. Clamped: beyond +-80 the exponential would overflow, and there
+/// the result is 0 or 1 within F32 anyway.
+struct Logistic {
+    float value, complement;
+};
+__device__ __forceinline__ Logistic logistic(float inner) {
+    const float e = __expf(-fminf(fmaxf(inner, -80.0f), 80.0f)), s = __fdividef(1.0f, 1.0f + e);
+    return {s, e * s};
 }
-__device__ __forceinline__ float geluDerivative(float x) {
-    const float inner = twiceInner(x);
-    if (inner > 80.0f) return 1.0f;
-    if (inner < -80.0f) return 0.0f;
-    const float e = __expf(-inner), s = __fdividef(1.0f, 1.0f + e);
-    const float complement = e * s;  // 1 - s without cancellation
-    return s + x * s * complement * 1.5957691216057308f * __fmaf_rn(3.0f * 0.044715f * x, x, 1.0f);
+/// Forward and backward's remake of it: the same bits. Far below zero x times a vanishing value is written as -0.
+__device__ __forceinline__ float geluOf(float x, const Logistic& s) {
+    return x < -20.0f ? -0.0f : x * s.value;
+}
+__device__ __forceinline__ float gelu(float x) {
+    return geluOf(x, logistic(twiceInner(x)));
+}
+__device__ __forceinline__ float geluDerivative(float x, const Logistic& s) {
+    const float slope = 1.5957691216057308f * __fmaf_rn(3.0f * 0.044715f * x, x, 1.0f);
+    // At |x| = 20 the complement is below 1e-30: x^3 times it is nothing, and beyond, where x^3 could be Inf, it is not
+    // taken.
+    const float bend = fabsf(x) > 20.0f ? 0.0f : x * s.value * s.complement * slope;
+    return s.value + bend;
 }
 
 struct ActivationArgs {
@@ -46,7 +54,7 @@ struct ActivationArgs {
 
 /// GELU both ways, SwiGLU forward.
 template <class T, bool kDear, bool kBackward>
-__global__ void __launch_bounds__(kThreads) activationKernel(ActivationArgs args) {
+__global__ void __launch_bounds__(kThreads, kDear ? 1 : 4) activationKernel(ActivationArgs args) {
     extern __shared__ uint32_t stages[];
     __shared__ CastShared shared;
     CastState state, againState;
@@ -67,50 +75,55 @@ __global__ void __launch_bounds__(kThreads) activationKernel(ActivationArgs args
         for (int group = 0; group < kTileRows / 4; ++group) {
             const int64_t first = row0 + group * 4;
             if (first >= rowEnd && !transposes && !transposesAgain) break;
-            float x[4][kLane], d[4][kLane];
+            Raw8<T> rawX[4], rawD[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int64_t row = first + i;
-                const bool there = row < rowEnd && valid > 0;
-#pragma unroll
-                for (int j = 0; j < kLane; ++j) x[i][j] = d[i][j] = 0;
-                if (!there) continue;
+                rawX[i].clear(), rawD[i].clear();
+                if (row >= rowEnd || valid == 0) continue;
                 const int64_t at = args.swiGlu ? row * 2 * args.cols + col : row * args.cols + col;
-                load8(static_cast<const T*>(args.in) + at, valid, aligned, x[i]);
-                if (args.swiGlu) load8(static_cast<const T*>(args.in) + at + args.cols, valid, aligned, d[i]);
-                if (kBackward) load8(static_cast<const T*>(args.dOut) + at, valid, aligned, d[i]);
+                rawX[i].load(static_cast<const T*>(args.in) + at, valid, aligned);
+                if (args.swiGlu) rawD[i].load(static_cast<const T*>(args.in) + at + args.cols, valid, aligned);
+                if (kBackward) rawD[i].load(static_cast<const T*>(args.dOut) + at, valid, aligned);
             }
             uint2 codes[4] = {}, againCodes[4] = {};
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int64_t row = first + i, at = row * args.cols + col;
                 if (row >= rowEnd || valid == 0) continue;
-                float y[kLane];
-                if (kBackward && (args.again.active() || args.outAgain)) {
+                float x[kLane], y[kLane], d[kLane];
+                rawX[i].unpack(x);
+                rawD[i].unpack(d);
+                if (kBackward) {
+                    // dIn in d, forward's output in y; one exponential serves both.
 #pragma unroll
-                    for (int j = 0; j < kLane; ++j) y[j] = gelu(x[i][j]);
-                    if (args.outAgain) store8(static_cast<T*>(args.outAgain) + at, valid, aligned, y);
-                    if (args.again.active()) {
-#pragma unroll
-                        for (int j = 0; j < kLane; ++j) y[j] = rounded<Bf16>(rounded<T>(y[j]));
-                        againCodes[i] = cast8<false>(args.again, y, valid, row, col, againState, shared);
-                        storeCodes(args.again, againCodes[i], row, col, valid, aligned);
+                    for (int j = 0; j < kLane; ++j) {
+                        const Logistic s = logistic(twiceInner(x[j]));
+                        y[j] = geluOf(x[j], s);
+                        d[j] *= geluDerivative(x[j], s);
                     }
-                }
-#pragma unroll
-                for (int j = 0; j < kLane; ++j) {
-                    if (kBackward) {
-                        y[j] = rounded<T>(d[i][j] * geluDerivative(x[i][j]));
-                        sums[j] += y[j];
-                    } else {
-                        y[j] = args.swiGlu ? x[i][j] * sigmoid(x[i][j]) * d[i][j] : gelu(x[i][j]);
+                    if (args.again.active() || args.outAgain) {
+                        if (args.outAgain) store8(static_cast<T*>(args.outAgain) + at, valid, aligned, y);
+                        if (args.again.active()) {
+                            roundForCast<T>(y);
+                            againCodes[i] = cast8<false, false>(args.again, y, valid, row, col, againState, shared);
+                            storeCodes(args.again, againCodes[i], row, col, valid, aligned);
+                        }
                     }
+                    rawD[i].pack(d);
+                    rawD[i].unpack(d);
+#pragma unroll
+                    for (int j = 0; j < kLane; ++j) sums[j] += d[j];
+                } else {
+#pragma unroll
+                    for (int j = 0; j < kLane; ++j) d[j] = args.swiGlu ? x[j] * sigmoid(x[j]) * d[j] : gelu(x[j]);
+                    rawD[i].pack(d);
+                    rawD[i].unpack(d);
                 }
-                if (args.out) store8(static_cast<T*>(args.out) + at, valid, aligned, y);
+                if (args.out) rawD[i].store(static_cast<T*>(args.out) + at, valid, aligned);
                 if (!args.cast.active()) continue;
-#pragma unroll
-                for (int j = 0; j < kLane; ++j) y[j] = rounded<Bf16>(rounded<T>(y[j]));
-                codes[i] = cast8<kDear>(args.cast, y, valid, row, col, state, shared);
+                if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(d);
+                codes[i] = cast8<kDear>(args.cast, d, valid, row, col, state, shared);
                 storeCodes(args.cast, codes[i], row, col, valid, aligned);
             }
             if (transposes) stageFourRows(stage, group, codes);

@@ -18,18 +18,22 @@ struct NormBackwardArgs {
     bool aligned;
 };
 
+constexpr int kPair = 2;
+static_assert(kRowGroup / kPair == 2, "the two buffers of blockSum alternate within a group and from group to group");
+
 template <class T, bool kDear, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardArgs args) {
+    constexpr int kTile = normTile(kMaxThreads);
     extern __shared__ uint32_t stages[];
     __shared__ CastShared shared;
-    __shared__ float sums[2][32 * 2 * kRowGroup];
+    __shared__ float sums[2][32 * 2 * kPair];
     const NormBackward& op = args.op;
     CastState state, againState;
     beginCast(args.cast, state, shared);
     if (args.again.active()) againState.scale = args.again.scale ? *args.again.scale : 1.0f;
     const bool transposes = args.cast.transposes(), transposesAgain = args.again.transposes();
     uint32_t* stage = stages;
-    uint32_t* againStage = stages + (transposes ? stageWords(blockDim.x) : 0);
+    uint32_t* againStage = stages + (transposes ? stageWords(blockDim.x, kTile) : 0);
     const int64_t col = static_cast<int64_t>(threadIdx.x) * kLane;
     const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, op.cols - col)));
     const bool aligned = args.aligned && valid == kLane;
@@ -42,81 +46,89 @@ __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardAr
 
     const int64_t rowStart = static_cast<int64_t>(blockIdx.x) * args.rowsPerBlock;
     const int64_t rowEnd = min(op.rows, rowStart + args.rowsPerBlock);
-    int turn = 0;
     for (int64_t first = rowStart; first < rowStart + args.rowsPerBlock; first += kRowGroup) {
-        if (first >= rowEnd && (!(transposes || transposesAgain) || (first - rowStart) % kTileRows == 0)) break;
-        // dOut, then dOut * gain; residual, then its normalised value.
-        float dOut[kRowGroup][kLane], hat[kRowGroup][kLane], rstd[kRowGroup], both[2 * kRowGroup];
-        uint2 codes[kRowGroup] = {};
+        if (first >= rowEnd && (!(transposes || transposesAgain) || (first - rowStart) % kTile == 0)) break;
+        uint2 codes[kRowGroup] = {}, againCodes[kRowGroup] = {};
 #pragma unroll
-        for (int i = 0; i < kRowGroup; ++i) {
-            const int64_t row = first + i, at = row * op.cols + col;
-            const bool there = row < rowEnd && valid > 0;
-            rstd[i] = row < rowEnd ? op.rstd[row] : 0.0f;
-            const float mean = layerNorm && row < rowEnd ? op.mean[row] : 0.0f;
-            if (there) {
-                load8(static_cast<const T*>(op.dOut) + at, valid, aligned, dOut[i]);
-                load8(static_cast<const T*>(op.residual) + at, valid, aligned, hat[i]);
-            } else {
+        for (int half = 0; half < kRowGroup / kPair; ++half) {
+            // Two rows at once: with four, registers would leave too few warps to hide the loads.
+            Raw8<T> dOut[kPair], residual[kPair], in[kPair];
+            float mean[kPair], rstd[kPair], both[2 * kPair];
 #pragma unroll
-                for (int j = 0; j < kLane; ++j) dOut[i][j] = hat[i][j] = 0;
+            for (int i = 0; i < kPair; ++i) {
+                const int64_t row = first + half * kPair + i, at = row * op.cols + col;
+                const bool there = row < rowEnd && valid > 0;
+                rstd[i] = row < rowEnd ? op.rstd[row] : 0.0f;
+                mean[i] = layerNorm && row < rowEnd ? op.mean[row] : 0.0f;
+                dOut[i].clear(), residual[i].clear(), in[i].clear();
+                if (!there) continue;
+                dOut[i].load(static_cast<const T*>(op.dOut) + at, valid, aligned);
+                residual[i].load(static_cast<const T*>(op.residual) + at, valid, aligned);
+                if (op.dResidualIn) in[i].load(static_cast<const T*>(op.dResidualIn) + at, valid, aligned);
             }
-            if (makesAgain && there) {
-                float y[kLane], bias[kLane] = {};
-                if (op.bias) load8(static_cast<const T*>(op.bias) + col, valid, aligned, bias);
 #pragma unroll
-                for (int j = 0; j < kLane; ++j)
-                    y[j] = j < valid ? normValue(hat[i][j], mean, rstd[i], gain[j], bias[j]) : 0.0f;
-                if (op.outAgain) store8(static_cast<T*>(op.outAgain) + at, valid, aligned, y);
-                if (args.again.active()) {
+            for (int i = 0; i < kPair; ++i) {
+                const int64_t row = first + half * kPair + i, at = row * op.cols + col;
+                float d[kLane], r[kLane];
+                residual[i].unpack(r);
+                if (makesAgain && row < rowEnd && valid > 0) {
+                    float y[kLane], bias[kLane] = {};
+                    if (op.bias) load8(static_cast<const T*>(op.bias) + col, valid, aligned, bias);
 #pragma unroll
-                    for (int j = 0; j < kLane; ++j) y[j] = rounded<Bf16>(rounded<T>(y[j]));
-                    codes[i] = cast8<false>(args.again, y, valid, row, col, againState, shared);
-                    storeCodes(args.again, codes[i], row, col, valid, aligned);
+                    for (int j = 0; j < kLane; ++j) {
+                        y[j] = j < valid ? normValue(r[j], mean[i], rstd[i], gain[j], bias[j]) : 0.0f;
+                    }
+                    if (op.outAgain) store8(static_cast<T*>(op.outAgain) + at, valid, aligned, y);
+                    if (args.again.active()) {
+                        roundForCast<T>(y);
+                        uint2& code = againCodes[half * kPair + i];
+                        code = cast8<false, false>(args.again, y, valid, row, col, againState, shared);
+                        storeCodes(args.again, code, row, col, valid, aligned);
+                    }
+                }
+                dOut[i].unpack(d);
+                both[i] = both[kPair + i] = 0;
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) {
+                    const float hat = j < valid ? (r[j] - mean[i]) * rstd[i] : 0.0f;
+                    gainSum[j] += d[j] * hat;
+                    biasSum[j] += d[j];
+                    d[j] *= gain[j];
+                    both[i] += d[j];
+                    both[kPair + i] += d[j] * hat;
                 }
             }
-            both[i] = both[kRowGroup + i] = 0;
+            blockSum(both, sums[half % 2]);
 #pragma unroll
-            for (int j = 0; j < kLane; ++j) {
-                hat[i][j] = j < valid ? (hat[i][j] - mean) * rstd[i] : 0.0f;
-                gainSum[j] += dOut[i][j] * hat[i][j];
-                biasSum[j] += dOut[i][j];
-                dOut[i][j] *= gain[j];
-                both[i] += dOut[i][j];
-                both[kRowGroup + i] += dOut[i][j] * hat[i][j];
+            for (int i = 0; i < kPair; ++i) {
+                const int64_t row = first + half * kPair + i;
+                if (row >= rowEnd || valid == 0) continue;
+                const float shift = layerNorm ? both[i] * perColumn : 0.0f, dot = both[kPair + i] * perColumn;
+                float d[kLane], r[kLane], value[kLane];
+                dOut[i].unpack(d), residual[i].unpack(r), in[i].unpack(value);
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) {
+                    const float hat = (r[j] - mean[i]) * rstd[i];
+                    value[j] = j < valid ? value[j] + rstd[i] * (d[j] * gain[j] - shift - hat * dot) : 0.0f;
+                }
+                in[i].pack(value);
+                in[i].unpack(value);
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) linearSum[j] += value[j];
+                if (op.dResidual) in[i].store(static_cast<T*>(op.dResidual) + row * op.cols + col, valid, aligned);
+                if (!args.cast.active()) continue;
+                if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(value);
+                codes[half * kPair + i] = cast8<kDear>(args.cast, value, valid, row, col, state, shared);
+                storeCodes(args.cast, codes[half * kPair + i], row, col, valid, aligned);
             }
         }
-        const int group = static_cast<int>((first - rowStart) % kTileRows) / kRowGroup;
-        if (transposesAgain) stageFourRows(againStage, group, codes);
-        blockSum(both, sums[turn]);
-        turn ^= 1;
-#pragma unroll
-        for (int i = 0; i < kRowGroup; ++i) {
-            codes[i] = make_uint2(0, 0);
-            const int64_t row = first + i, at = row * op.cols + col;
-            if (row >= rowEnd || valid == 0) continue;
-            const float mean = layerNorm ? both[i] * perColumn : 0.0f, dot = both[kRowGroup + i] * perColumn;
-            float in[kLane] = {};
-            if (op.dResidualIn) load8(static_cast<const T*>(op.dResidualIn) + at, valid, aligned, in);
-#pragma unroll
-            for (int j = 0; j < kLane; ++j) {
-                in[j] = j < valid ? rounded<T>(in[j] + rstd[i] * (dOut[i][j] - mean - hat[i][j] * dot)) : 0.0f;
-                linearSum[j] += in[j];
-            }
-            if (op.dResidual) store8(static_cast<T*>(op.dResidual) + at, valid, aligned, in);
-            if (!args.cast.active()) continue;
-            if constexpr (!std::is_same_v<T, Bf16>) {
-#pragma unroll
-                for (int j = 0; j < kLane; ++j) in[j] = rounded<Bf16>(in[j]);
-            }
-            codes[i] = cast8<kDear>(args.cast, in, valid, row, col, state, shared);
-            storeCodes(args.cast, codes[i], row, col, valid, aligned);
-        }
-        if (transposes) stageFourRows(stage, group, codes);
-        if (group == kTileRows / kRowGroup - 1) {
-            const int64_t tile = first + kRowGroup - kTileRows;
-            if (transposes) writeStage(args.cast, stage, tile, 0);
-            if (transposesAgain) writeStage(args.again, againStage, tile, 0);
+        const int group = static_cast<int>((first - rowStart) % kTile) / kRowGroup;
+        if (transposes) stageFourRows<kTile>(stage, group, codes);
+        if (transposesAgain) stageFourRows<kTile>(againStage, group, againCodes);
+        if (group == kTile / kRowGroup - 1) {
+            const int64_t tile = first + kRowGroup - kTile;
+            if (transposes) writeStage<kTile>(args.cast, stage, tile, 0);
+            if (transposesAgain) writeStage<kTile>(args.again, againStage, tile, 0);
         }
     }
     if (valid > 0) {
@@ -135,24 +147,45 @@ size_t partialBytes(const NormBackward& op) {
 template <class T, bool kDear, int kMaxThreads>
 void launchBackward(const LaunchContext& context, const NormBackwardArgs& args, int threads) {
     const int staged = (args.cast.transposes() ? 1 : 0) + (args.again.transposes() ? 1 : 0);
-    const size_t bytes = staged * stageWords(threads) * sizeof(uint32_t);
+    const size_t bytes = staged * stageWords(threads, normTile(kMaxThreads)) * sizeof(uint32_t);
     auto* kernel = normBackwardKernel<T, kDear, kMaxThreads>;
     allowSharedMemory(kernel, bytes);
     kernel<<<static_cast<unsigned>(rowBlocks(args.op.rows)), threads, bytes, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
-/// Both stages of a wide row do not fit a block's shared memory: then y is cast again by a pass of its own.
-bool stagesFit(const LaunchContext& context, const NormBackward& op, int threads) {
-    const int staged = (op.cast.codesTransposed ? 1 : 0) + (op.again.codesTransposed ? 1 : 0);
-    return staged * stageWords(threads) * sizeof(uint32_t) + 16 * 1024 <=
-           static_cast<size_t>(context.sharedMemoryPerBlock);
+/// Both stages of a very wide row do not fit a block's shared memory: then y is made again in plain values and cast by
+/// a pass of its own.
+bool stagesFit(const NormBackward& op) {
+    const int threads = columnThreads(op.cols, 1024);
+    return threads <= 512 || !op.cast.codesTransposed || !op.again.codesTransposed;
+}
+
+size_t plainBytes(const NormBackward& op) {
+    return stagesFit(op) || op.outAgain ? 0 : roundUp256(static_cast<size_t>(op.rows * op.cols) * dtypeSize(op.type));
+}
+
+void launchWide(const LaunchContext& context, const NormBackward& op) {
+    LaunchContext rest = context;
+    NormBackward first = op;
+    first.again = {};
+    if (!op.outAgain) {
+        first.outAgain = context.scratch(workspaceBytes(op), "norm backward");
+        rest.workspace = static_cast<char*>(context.workspace) + plainBytes(op);
+        rest.workspaceBytes -= plainBytes(op);
+    }
+    launch(rest, first);
+    Quantize second;
+    second.rows = op.rows, second.cols = op.cols, second.inType = op.type, second.in = first.outAgain;
+    second.target = op.again;
+    second.target.slot = nullptr;
+    launch(rest, second);
 }
 
 }  // namespace
 
 size_t workspaceBytes(const NormBackward& op) {
-    return 3 * partialBytes(op) + dearBytes(op.cast, rowBlocks(op.rows));
+    return 3 * partialBytes(op) + dearBytes(op.cast, rowBlocks(op.rows)) + plainBytes(op);
 }
 
 void launch(const LaunchContext& context, const NormBackward& op) {
@@ -161,20 +194,7 @@ void launch(const LaunchContext& context, const NormBackward& op) {
             "dOut, residual, gain and rstd must be given");
     require(op.mean || op.kind == NormKind::RmsNorm, "norm backward", "LayerNorm needs the means");
     const int threads = columnThreads(op.cols, 1024);
-    if (!stagesFit(context, op, threads)) {
-        NormBackward first = op;
-        first.again.codesTransposed = nullptr;
-        if (!first.again.codes) first.again.format = DType::None;
-        require(op.outAgain && op.type != DType::F16, "norm backward",
-                "so wide a row needs outAgain to make y's codes again");
-        launch(context, first);
-        Quantize second;
-        second.rows = op.rows, second.cols = op.cols, second.inType = op.type, second.in = op.outAgain;
-        second.target = op.again;
-        second.target.codes = nullptr;
-        second.target.slot = nullptr;
-        return launch(context, second);
-    }
+    if (!stagesFit(op)) return launchWide(context, op);
     char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "norm backward"));
     NormBackwardArgs args{};
     args.op = op;
@@ -198,6 +218,7 @@ void launch(const LaunchContext& context, const NormBackward& op) {
         using T = typename decltype(tag)::Type;
         if constexpr (std::is_same_v<T, Bf16>) {
             if (threads > 512) return launchBackward<T, true, 1024>(context, args, threads);
+            if (!args.cast.partials && threads <= 256) return launchBackward<T, false, 256>(context, args, threads);
             if (!args.cast.partials) return launchBackward<T, false, 512>(context, args, threads);
         }
         require(threads <= 512, "norm backward", "more than 4096 columns are supported in BF16 only");

@@ -9,6 +9,12 @@ namespace mantissa::kernels::cuda {
 
 constexpr int kRowGroup = 4;  ///< rows that a block works on at once: their loads and reductions overlap
 
+/// Rows of a tile of transposed codes: 32 leave as whole sectors; wide rows take 16, so that two tensors' stages fit a
+/// block's shared memory.
+constexpr int normTile(int maxThreads) {
+    return maxThreads <= 256 ? 32 : 16;
+}
+
 /// Sums value[i] over the block for each of N values, in a fixed order (warp tree, then warps ascending). One barrier;
 /// `buffer` must alternate between calls (two buffers of 32 x N floats).
 template <int N>

@@ -16,6 +16,7 @@ struct NormForwardArgs {
 
 template <class T, bool kDear, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs args) {
+    constexpr int kTile = normTile(kMaxThreads);
     extern __shared__ uint32_t stage[];
     __shared__ CastShared shared;
     __shared__ float sums[2][32 * kRowGroup];
@@ -35,36 +36,45 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
     const int64_t rowStart = static_cast<int64_t>(blockIdx.x) * args.rowsPerBlock;
     for (int64_t first = rowStart; first < rowStart + args.rowsPerBlock; first += kRowGroup) {
         if (first >= rowEnd && !transposes) break;
-        float r[kRowGroup][kLane], sum[kRowGroup], square[kRowGroup];
+        Raw8<T> r[kRowGroup], delta[kRowGroup];
+        float sum[kRowGroup], square[kRowGroup];
 #pragma unroll
         for (int i = 0; i < kRowGroup; ++i) {
             const int64_t at = (first + i) * op.cols + col;
             const bool there = first + i < rowEnd && valid > 0;
-            if (there) {
-                load8(static_cast<const T*>(op.residualIn) + at, valid, aligned, r[i]);
-            } else {
+            r[i].clear(), delta[i].clear();
+            if (there) r[i].load(static_cast<const T*>(op.residualIn) + at, valid, aligned);
+            if (there && op.delta) delta[i].load(static_cast<const T*>(op.delta) + at, valid, aligned);
+        }
 #pragma unroll
-                for (int j = 0; j < kLane; ++j) r[i][j] = 0;
-            }
-            if (there && op.delta) {
-                float delta[kLane];
-                load8(static_cast<const T*>(op.delta) + at, valid, aligned, delta);
+        for (int i = 0; i < kRowGroup; ++i) {
+            float value[kLane];
+            r[i].unpack(value);
+            if (op.delta) {
+                float more[kLane];
+                delta[i].unpack(more);
 #pragma unroll
-                for (int j = 0; j < kLane; ++j) r[i][j] = rounded<T>(r[i][j] + delta[j]);
-                store8(static_cast<T*>(op.residualOut) + at, valid, aligned, r[i]);
+                for (int j = 0; j < kLane; ++j) value[j] += more[j];
+                r[i].pack(value);
+                r[i].unpack(value);
+                if (first + i < rowEnd && valid > 0) {
+                    r[i].store(static_cast<T*>(op.residualOut) + (first + i) * op.cols + col, valid, aligned);
+                }
             }
             sum[i] = 0;
 #pragma unroll
-            for (int j = 0; j < kLane; ++j) sum[i] += r[i][j];
+            for (int j = 0; j < kLane; ++j) sum[i] += value[j];
         }
         if (layerNorm) blockSum(sum, sums[0]);
 #pragma unroll
         for (int i = 0; i < kRowGroup; ++i) {
             sum[i] = layerNorm ? sum[i] * perColumn : 0.0f;  // the mean
             square[i] = 0;
+            float value[kLane];
+            r[i].unpack(value);
 #pragma unroll
             for (int j = 0; j < kLane; ++j) {
-                const float centred = j < valid ? r[i][j] - sum[i] : 0.0f;
+                const float centred = j < valid ? value[j] - sum[i] : 0.0f;
                 square[i] += centred * centred;
             }
         }
@@ -82,22 +92,19 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
             }
             if (valid == 0) continue;
             float y[kLane];
+            r[i].unpack(y);
 #pragma unroll
-            for (int j = 0; j < kLane; ++j)
-                y[j] = j < valid ? normValue(r[i][j], sum[i], rstd, gain[j], bias[j]) : 0.0f;
+            for (int j = 0; j < kLane; ++j) y[j] = j < valid ? normValue(y[j], sum[i], rstd, gain[j], bias[j]) : 0.0f;
             if (op.out) store8(static_cast<T*>(op.out) + row * op.cols + col, valid, aligned, y);
             if (!args.cast.active()) continue;
-            if (!op.castFromF32) {
-#pragma unroll
-                for (int j = 0; j < kLane; ++j) y[j] = rounded<Bf16>(rounded<T>(y[j]));
-            }
+            if (!op.castFromF32) roundForCast<T>(y);
             codes[i] = cast8<kDear>(args.cast, y, valid, row, col, state, shared);
             storeCodes(args.cast, codes[i], row, col, valid, aligned);
         }
         if (transposes) {
-            const int group = static_cast<int>((first - rowStart) % kTileRows) / kRowGroup;
-            stageFourRows(stage, group, codes);
-            if (group == kTileRows / kRowGroup - 1) writeStage(args.cast, stage, first + kRowGroup - kTileRows, 0);
+            const int group = static_cast<int>((first - rowStart) % kTile) / kRowGroup;
+            stageFourRows<kTile>(stage, group, codes);
+            if (group == kTile / kRowGroup - 1) writeStage<kTile>(args.cast, stage, first + kRowGroup - kTile, 0);
         }
     }
     endCast<kDear>(args.cast, state, shared, blockIdx.x, blockIdx.x == 0);
@@ -113,7 +120,7 @@ int64_t blocksOf(const NormForward& op) {
 
 template <class T, bool kDear, int kMaxThreads>
 void launchForward(const LaunchContext& context, const NormForwardArgs& args, int threads) {
-    const size_t stage = args.cast.transposes() ? stageWords(threads) * sizeof(uint32_t) : 0;
+    const size_t stage = args.cast.transposes() ? stageWords(threads, normTile(kMaxThreads)) * sizeof(uint32_t) : 0;
     auto* kernel = normForwardKernel<T, kDear, kMaxThreads>;
     allowSharedMemory(kernel, stage);
     kernel<<<static_cast<unsigned>(blocksOf(args.op)), threads, stage, context.stream>>>(args);
@@ -143,6 +150,7 @@ void launch(const LaunchContext& context, const NormForward& op) {
         using T = typename decltype(tag)::Type;
         if constexpr (std::is_same_v<T, Bf16>) {
             if (threads > 512) return launchForward<T, true, 1024>(context, args, threads);
+            if (!args.cast.partials && threads <= 256) return launchForward<T, false, 256>(context, args, threads);
             if (!args.cast.partials) return launchForward<T, false, 512>(context, args, threads);
         }
         require(threads <= 512, "norm forward", "more than 4096 columns are supported in BF16 only");

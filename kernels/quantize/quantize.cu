@@ -34,27 +34,27 @@ __global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
         for (int group = 0; group < kTileRows / 4; ++group) {
             const int64_t first = row0 + group * 4;
             if (first >= rowEnd && !transposes) break;
-            float x[4][kLane];
+            Raw8<T> raw[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const bool there = first + i < rowEnd && valid > 0;
-                if (there) {
-                    load8(static_cast<const T*>(args.in) + (first + i) * args.cols + col, valid, aligned, x[i]);
+                if (first + i < rowEnd && valid > 0) {
+                    raw[i].load(static_cast<const T*>(args.in) + (first + i) * args.cols + col, valid, aligned);
                 } else {
-#pragma unroll
-                    for (int j = 0; j < kLane; ++j) x[i][j] = 0;
+                    raw[i].clear();
                 }
             }
             uint2 codes[4] = {};
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
+                float x[kLane];
+                raw[i].unpack(x);
+                if (args.biasPartials) {
 #pragma unroll
-                for (int j = 0; j < kLane; ++j) {
-                    sums[j] += x[i][j];
-                    if (args.roundToBf16) x[i][j] = rounded<Bf16>(x[i][j]);
+                    for (int j = 0; j < kLane; ++j) sums[j] += x[j];
                 }
                 if (!args.cast.active() || first + i >= rowEnd || valid == 0) continue;
-                codes[i] = cast8<kDear>(args.cast, x[i], valid, first + i, col, state, shared);
+                if (!std::is_same_v<T, Bf16> && args.roundToBf16) roundForCast<T>(x);
+                codes[i] = cast8<kDear>(args.cast, x, valid, first + i, col, state, shared);
                 storeCodes(args.cast, codes[i], first + i, col, valid, aligned);
             }
             if (transposes) stageFourRows(stage, group, codes);

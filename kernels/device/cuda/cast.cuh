@@ -157,19 +157,19 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
 
 /// Casts x[0..valid) (BF16-rounded values of row `row`, columns from `col`), counts, and returns the codes in two
 /// words. Lanes from `valid` on must hold 0. Writes nothing to memory.
-template <bool kDear>
+template <bool kDear, bool kCounts = true>
 __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[kLane], int valid, int64_t row,
                                        int64_t col, CastState& state, CastShared& shared) {
-#pragma unroll
-    for (int i = 0; i < kLane; ++i) state.amax = fmaxf(state.amax, fabsf(x[i]));
-    if (cast.amaxOnly) return make_uint2(0, 0);
-    float y[kLane];
     float largest = 0;
+    if constexpr (kCounts) {
 #pragma unroll
-    for (int i = 0; i < kLane; ++i) {
-        y[i] = __fmul_rn(x[i], state.scale);
-        largest = fmaxf(largest, fabsf(y[i]));
+        for (int i = 0; i < kLane; ++i) largest = fmaxf(largest, fabsf(x[i]));
+        state.amax = fmaxf(state.amax, largest);
+        if (cast.amaxOnly) return make_uint2(0, 0);
     }
+    float y[kLane];
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) y[i] = __fmul_rn(x[i], state.scale);
     uint2 codes;
     codes.x = encode4(cast.format, y[0], y[1], y[2], y[3]);
     codes.y = encode4(cast.format, y[4], y[5], y[6], y[7]);
@@ -178,20 +178,23 @@ __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[
         codes.x = stochastic4(cast.format, cast.seed, index, y[0], y[1], y[2], y[3]);
         codes.y = stochastic4(cast.format, cast.seed, index + 4, y[4], y[5], y[6], y[7]);
     }
-    if (!cast.counts) return codes;
+    if (!kCounts || !cast.counts) return codes;
 
     const uint32_t low = codes.x & 0x7F7F7F7Fu, high = codes.y & 0x7F7F7F7Fu;
     const uint32_t toNormal = cast.format == 1 ? 0x78787878u : 0x7C7C7C7Cu;  // 128 less the smallest normal code
+    const uint32_t normal = __popc((low + toNormal) & 0x80808080u) + __popc((high + toNormal) & 0x80808080u);
     const int missing = kLane - valid;
-    state.zeroCodes +=
-        kLane - missing - __popc((low + 0x7F7F7F7Fu) & 0x80808080u) - __popc((high + 0x7F7F7F7Fu) & 0x80808080u);
-    state.lowCodes +=
-        kLane - missing - __popc((low + toNormal) & 0x80808080u) - __popc((high + toNormal) & 0x80808080u);
+    if (normal < static_cast<uint32_t>(valid)) {
+        state.lowCodes += valid - normal;
+        state.zeroCodes +=
+            valid - __popc((low + 0x7F7F7F7Fu) & 0x80808080u) - __popc((high + 0x7F7F7F7Fu) & 0x80808080u);
 #pragma unroll
-    for (int i = 0; i < kLane; ++i) state.zeros += x[i] == 0.0f;
-    state.zeros -= missing;
+        for (int i = 0; i < kLane; ++i) state.zeros += x[i] == 0.0f;
+        state.zeros -= missing;
+    }
     const uint32_t nanCodes = ((low + 0x01010101u) | (high + 0x01010101u)) & 0x80808080u;
-    if (largest > largestFinite(cast.format) || nanCodes) {
+    // The product is monotone in |x|: the largest tells whether any is beyond the largest finite value.
+    if (__fmul_rn(largest, state.scale) > largestFinite(cast.format) || nanCodes) {
         const uint32_t rare = countRare4(cast.format, state.scale, x[0], x[1], x[2], x[3]) +
                               countRare4(cast.format, state.scale, x[4], x[5], x[6], x[7]);
         state.overRange += rare & 0xFF;
@@ -222,12 +225,13 @@ __device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, 
     }
 }
 
-/// Shared-memory words that a block of `threads` needs to gather one tensor's transposed codes.
-constexpr int stageWords(int threads) {
-    return kLane * (kTileRows / 4) * threads;
+/// Shared-memory words that a block of `threads` needs to gather one tensor's transposed codes of a tile of kRows rows.
+constexpr int stageWords(int threads, int rows = kTileRows) {
+    return kLane * (rows / 4) * threads;
 }
 
 /// Four rows of codes (rows 4 * group + 0..3 of the tile) into the stage, turned into words of four rows a column.
+template <int kRows = kTileRows>
 __device__ __forceinline__ void stageFourRows(uint32_t* stage, int group, const uint2 (&rows)[4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -240,26 +244,28 @@ __device__ __forceinline__ void stageFourRows(uint32_t* stage, int group, const 
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int column = half * 4 + i;
-            stage[(column * (kTileRows / 4) + group) * blockDim.x + threadIdx.x] = words[i];
+            stage[(column * (kRows / 4) + group) * blockDim.x + threadIdx.x] = words[i];
         }
     }
 }
 
 /// Writes the stage of a tile whose first row is `row0` and whose thread 0 owns the columns from `blockCol` on. A warp
-/// writes what its own threads staged, two lanes a column. Call with the whole warp.
+/// writes what its own threads staged, a lane 16 rows of a column. Call with the whole warp.
+template <int kRows = kTileRows>
 __device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_t* stage, int64_t row0,
                                            int64_t blockCol) {
+    constexpr int kParts = kRows / 16;  // lanes a column
     __syncwarp();
-    const int lane = threadIdx.x % 32, warpFirst = threadIdx.x - lane, half = lane % 2;
-    const int64_t rowFrom = row0 + half * 16;
-#pragma unroll 1
-    for (int pass = 0; pass < 16; ++pass) {
-        const int column = pass / 2, owner = warpFirst + pass % 2 * 16 + lane / 2;
+    const int lane = threadIdx.x % 32, warpFirst = threadIdx.x - lane, part = lane % kParts;
+    const int64_t rowFrom = row0 + part * 16;
+#pragma unroll 4
+    for (int pass = 0; pass < kLane * kParts; ++pass) {
+        const int column = pass / kParts, owner = warpFirst + pass % kParts * (32 / kParts) + lane / kParts;
         const int64_t col = blockCol + static_cast<int64_t>(owner) * kLane + column;
         if (col >= cast.cols || rowFrom >= cast.rows) continue;
         uint32_t words[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) words[i] = stage[(column * (kTileRows / 4) + half * 4 + i) * blockDim.x + owner];
+        for (int i = 0; i < 4; ++i) words[i] = stage[(column * (kRows / 4) + part * 4 + i) * blockDim.x + owner];
         uint8_t* to = cast.codesTransposed + col * cast.rows + rowFrom;
         if (cast.wordRows) {
             *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
@@ -364,7 +370,7 @@ void mergeDear(const LaunchContext& context, const CastParams& cast, int64_t blo
 /// most 512 blocks of rows, whole tiles.
 inline int64_t rowsPerBlock(int64_t rows) {
     const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-    return (tiles + 511) / 512 * kTileRows;
+    return (tiles + 1023) / 1024 * kTileRows;
 }
 inline int64_t rowBlocks(int64_t rows) {
     return (rows + rowsPerBlock(rows) - 1) / rowsPerBlock(rows);

@@ -60,6 +60,7 @@ CudaBackend::~CudaBackend() {
     for (const auto& [content, memory] : tables_) cudaFree(memory);
     for (cudaEvent_t event : stagingFree_) cudaEventDestroy(event);
     cudaFreeHost(staging_);
+    cudaFreeHost(landing_);
     cudaStreamDestroy(sideStream_);
     cudaStreamDestroy(context_.stream);
 }
@@ -109,8 +110,35 @@ void CudaBackend::upload(void* device, const void* host, size_t bytes) {
     MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
 }
 
+char* CudaBackend::landing(size_t bytes) {
+    if (bytes > landingBytes_) {
+        if (landing_) MANTISSA_CUDA_CHECK(cudaFreeHost(landing_));
+        landing_ = nullptr;
+        landingBytes_ = 0;
+        MANTISSA_CUDA_CHECK(cudaHostAlloc(reinterpret_cast<void**>(&landing_), bytes, cudaHostAllocDefault));
+        landingBytes_ = bytes;
+    }
+    return landing_;
+}
+
+void CudaBackend::downloadPieces(void* host, const void* device, size_t bytes, size_t stride, size_t count) {
+    if (bytes == 0 || count == 0) return;
+    char* pinned = landing(bytes * count);
+    MANTISSA_CUDA_CHECK(
+        cudaMemcpy2DAsync(pinned, bytes, device, stride, bytes, count, cudaMemcpyDeviceToHost, context_.stream));
+    MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+    for (size_t i = 0; i < count; ++i) std::memcpy(static_cast<char*>(host) + i * stride, pinned + i * bytes, bytes);
+}
+
 void CudaBackend::download(void* host, const void* device, size_t bytes) {
     if (bytes == 0) return;
+    if (bytes <= kStagingHalf) {
+        char* pinned = landing(bytes);
+        MANTISSA_CUDA_CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, context_.stream));
+        MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+        std::memcpy(host, pinned, bytes);
+        return;
+    }
     MANTISSA_CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, context_.stream));
     MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
 }

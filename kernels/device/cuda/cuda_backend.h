@@ -54,6 +54,7 @@ class CudaBackend final : public Backend, private DeviceTables {
     void release(void* memory) noexcept override;
     void upload(void* device, const void* host, size_t bytes) override;
     void download(void* host, const void* device, size_t bytes) override;
+    void downloadPieces(void* host, const void* device, size_t bytes, size_t stride, size_t count) override;
     void synchronize() override;
 
     size_t workspace(const Matmul& op) const override;
@@ -80,6 +81,7 @@ class CudaBackend final : public Backend, private DeviceTables {
     const void* table(const void* host, size_t bytes) const override;
     void enterPhase(Phase phase);
     void* stage(const void* host, size_t bytes);
+    char* landing(size_t bytes);
 
     DeviceInfo info_;
     int capability_ = 0;
@@ -94,6 +96,8 @@ class CudaBackend final : public Backend, private DeviceTables {
     size_t stagingUsed_ = 0;
     int stagingHalf_ = 0;
     cudaEvent_t stagingFree_[2] = {};
+    char* landing_ = nullptr;  ///< pinned memory for downloads, grown as needed up to kStagingHalf
+    size_t landingBytes_ = 0;
 
     std::shared_ptr<GraphTiming> recording_;              ///< of the recording in progress
     std::vector<std::shared_ptr<GraphTiming>> replayed_;  ///< since the last takePhaseTimes()

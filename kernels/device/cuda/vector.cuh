@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "kernels/dtype.h"
 #include "kernels/error.h"
@@ -48,46 +49,103 @@ __device__ __forceinline__ float rounded(float value) {
 
 constexpr int kLane = 8;  ///< neighbouring elements that a thread handles together
 
+/// Eight neighbours as they lie in memory: loads of several rows are in flight before any is unpacked, in half the
+/// registers.
+template <class T>
+struct Raw8 {
+    static constexpr int kWords = static_cast<int>(sizeof(T)) * kLane / 16;
+    uint4 words[kWords];
+
+    /// from[0..valid), the rest 0. aligned: `from` is 16-byte aligned and valid == 8.
+    __device__ __forceinline__ void load(const T* from, int valid, bool aligned) {
+        if (aligned) {
+#pragma unroll
+            for (int i = 0; i < kWords; ++i) words[i] = reinterpret_cast<const uint4*>(from)[i];
+        } else {
+            float value[kLane];
+#pragma unroll
+            for (int i = 0; i < kLane; ++i) value[i] = i < valid ? toFloat(from[i]) : 0.0f;
+            pack(value);
+        }
+    }
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) words[i] = make_uint4(0, 0, 0, 0);
+    }
+    /// Rounds to T.
+    __device__ __forceinline__ void pack(const float (&value)[kLane]) {
+        uint32_t* out = reinterpret_cast<uint32_t*>(words);
+        if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+            for (int i = 0; i < kLane; ++i) out[i] = __float_as_uint(value[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < kLane / 2; ++i) {
+                if constexpr (std::is_same_v<T, Bf16>) {
+                    const __nv_bfloat162 pair = __floats2bfloat162_rn(value[2 * i], value[2 * i + 1]);
+                    out[i] = *reinterpret_cast<const uint32_t*>(&pair);
+                } else {
+                    const __half2 pair = __floats2half2_rn(value[2 * i], value[2 * i + 1]);
+                    out[i] = *reinterpret_cast<const uint32_t*>(&pair);
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void unpack(float (&value)[kLane]) const {
+        const uint32_t* in = reinterpret_cast<const uint32_t*>(words);
+#pragma unroll
+        for (int i = 0; i < kLane; ++i) {
+            if constexpr (std::is_same_v<T, float>) {
+                value[i] = __uint_as_float(in[i]);
+            } else if constexpr (std::is_same_v<T, Bf16>) {
+                value[i] = __uint_as_float(i % 2 ? in[i / 2] & 0xFFFF0000u : in[i / 2] << 16);
+            } else {
+                const __half2 pair = *reinterpret_cast<const __half2*>(&in[i / 2]);
+                value[i] = i % 2 ? __high2float(pair) : __low2float(pair);
+            }
+        }
+    }
+    __device__ __forceinline__ void store(T* to, int valid, bool aligned) const {
+        if (aligned) {
+#pragma unroll
+            for (int i = 0; i < kWords; ++i) reinterpret_cast<uint4*>(to)[i] = words[i];
+        } else {
+            float value[kLane];
+            unpack(value);
+#pragma unroll
+            for (int i = 0; i < kLane; ++i) {
+                if (i < valid) to[i] = fromFloat<T>(value[i]);
+            }
+        }
+    }
+};
+
 /// value[0..8) = from[0..valid), the rest 0. aligned: `from` is 16-byte aligned and valid == 8.
 template <class T>
 __device__ __forceinline__ void load8(const T* from, int valid, bool aligned, float (&value)[kLane]) {
-    if (aligned) {
-        if constexpr (sizeof(T) == 4) {
-            const float4 low = reinterpret_cast<const float4*>(from)[0],
-                         high = reinterpret_cast<const float4*>(from)[1];
-            value[0] = low.x, value[1] = low.y, value[2] = low.z, value[3] = low.w;
-            value[4] = high.x, value[5] = high.y, value[6] = high.z, value[7] = high.w;
-        } else {
-            const uint4 bits = *reinterpret_cast<const uint4*>(from);
-            const T* elements = reinterpret_cast<const T*>(&bits);
-#pragma unroll
-            for (int i = 0; i < kLane; ++i) value[i] = toFloat(elements[i]);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < kLane; ++i) value[i] = i < valid ? toFloat(from[i]) : 0.0f;
+    Raw8<T> raw;
+    raw.load(from, valid, aligned);
+    raw.unpack(value);
+}
+
+/// Rounds to T as a store would, then to BF16, which is what every cast sees.
+template <class T>
+__device__ __forceinline__ void roundForCast(float (&value)[kLane]) {
+    Raw8<T> raw;
+    raw.pack(value);
+    raw.unpack(value);
+    if constexpr (!std::is_same_v<T, Bf16>) {
+        Raw8<Bf16> half;
+        half.pack(value);
+        half.unpack(value);
     }
 }
 
 template <class T>
 __device__ __forceinline__ void store8(T* to, int valid, bool aligned, const float (&value)[kLane]) {
-    if (aligned) {
-        if constexpr (sizeof(T) == 4) {
-            reinterpret_cast<float4*>(to)[0] = make_float4(value[0], value[1], value[2], value[3]);
-            reinterpret_cast<float4*>(to)[1] = make_float4(value[4], value[5], value[6], value[7]);
-        } else {
-            uint4 bits;
-            T* elements = reinterpret_cast<T*>(&bits);
-#pragma unroll
-            for (int i = 0; i < kLane; ++i) elements[i] = fromFloat<T>(value[i]);
-            *reinterpret_cast<uint4*>(to) = bits;
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < kLane; ++i) {
-            if (i < valid) to[i] = fromFloat<T>(value[i]);
-        }
-    }
+    Raw8<T> raw;
+    raw.pack(value);
+    raw.store(to, valid, aligned);
 }
 
 /// Host: whether rows of `cols` elements that start at `pointer` are loaded eight at a time with aligned accesses.
