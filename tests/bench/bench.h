@@ -16,6 +16,10 @@ struct Options {
     kernels::Isa isa = kernels::Isa::Sse;
     double seconds = 1;  ///< about this much time for one table
     std::string model;   ///< only this preset, when given
+    // Of `train`:
+    std::string device = "auto", configurations = "nano", precisions = "bf16,fp8-delayed";
+    bool statistics = true;  ///< the cheap counters
+    int probeEvery = 0;      ///< dear statistics every N steps; 0: never
 };
 
 /// With one thread on a busy machine: counts the calling thread's processor time instead of wall clock. Set before the
@@ -56,6 +60,7 @@ class Workspace {
 void matmulBench(const Options& options, engine::ThreadPool& pool);
 void attentionBench(const Options& options, engine::ThreadPool& pool);
 void quantizeBench(const Options& options, engine::ThreadPool& pool);
+void trainBench(const Options& options);
 void poolBench(const Options& options, engine::ThreadPool& pool);
 void stepBench(const Options& options, engine::ThreadPool& pool);
 

@@ -2,6 +2,8 @@
 // [--processor-time]: timings of single ops on the CPU, checked before they are timed, and of whole steps. Times are
 // wall clock
 // (--processor-time: of one thread on the processor); bodies of a table run interleaved.
+// mantissa_bench train [--device D] --config S32,M32,L16,X4 --precision bf16,fp8-delayed,fp8-current
+// [--statistics on|off] [--probe-every N]: whole training steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,17 +42,34 @@ int run(int count, char** arguments) {
             options.seconds = std::stod(arguments[++i]);
         else if (argument == "--model" && hasValue)
             options.model = arguments[++i];
+        else if (argument == "--device" && hasValue)
+            options.device = arguments[++i];
+        else if (argument == "--config" && hasValue)
+            options.configurations = arguments[++i];
+        else if (argument == "--precision" && hasValue)
+            options.precisions = arguments[++i];
+        else if (argument == "--statistics" && hasValue)
+            options.statistics = std::string(arguments[++i]) != "off";
+        else if (argument == "--probe-every" && hasValue)
+            options.probeEvery = std::stoi(arguments[++i]);
         else if (argument == "--processor-time")
             useProcessorTime(), options.threads = 1;
         else
             wanted.push_back(argument);
     }
+    if (wanted == std::vector<std::string>{"train"}) {
+        fmt::print("commit {}\n", MANTISSA_COMMIT);
+        trainBench(options);
+        return 0;
+    }
     for (const std::string& name : wanted)
         if (std::none_of(std::begin(kBenchmarks), std::end(kBenchmarks),
                          [&](const Benchmark& b) { return name == b.name; })) {
-            fmt::print(stderr,
-                       "mantissa_bench: \"{}\" is not a benchmark; allowed: matmul, attention, quantize, pool, step\n",
-                       name);
+            fmt::print(
+                stderr,
+                "mantissa_bench: \"{}\" is not a benchmark; allowed: matmul, attention, quantize, pool, step, or "
+                "train alone\n",
+                name);
             return 2;
         }
     engine::ThreadPool pool(options.threads);
