@@ -70,6 +70,7 @@ void prepare(QTableView* table, const QString& name) {
     table->setSelectionBehavior(QAbstractItemView::SelectRows);
     table->setEditTriggers(QAbstractItemView::NoEditTriggers);
     table->setWordWrap(false);
+    table->horizontalHeader()->setStretchLastSection(true);
     table->setItemDelegate(new RunDelegate(table));
     table->horizontalHeader()->setHighlightSections(false);
 }
@@ -193,6 +194,7 @@ QWidget* ComparePage::buildCurves() {
     highlight_ = new TextLabel(QString(), Token::Text, TextSize::Small, true, curveCard_);
     curveCard_->headTools()->addWidget(highlight_);
     curveCard_->headTools()->addWidget(new PlotLegend(curves_, curveCard_));
+    curveCard_->body()->setContentsMargins(2, 0, 2, 3);
     curveCard_->body()->addWidget(curves_, 62);
     belowHead_ = new QWidget(curveCard_);
     belowHead_->setFixedHeight(32);
@@ -233,6 +235,7 @@ QWidget* ComparePage::buildSide() {
     configTable_->setModel(config_);
     prepare(configTable_, QStringLiteral("Config differences"));
     connect(filter, &QLineEdit::textChanged, config_, &ConfigModel::setFilter);
+    configCard->body()->setContentsMargins(2, 0, 2, 4);
     configCard->body()->addWidget(configTable_);
     auto* partCard =
         new Card(QStringLiteral("Where they part"), QStringLiteral("underflow of dy, layer × step"), side_);
@@ -275,6 +278,7 @@ QWidget* ComparePage::buildTable() {
     finalTable_->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);
     finalTable_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
     finalTable_->setMinimumHeight(100);
+    card->body()->setContentsMargins(2, 0, 2, 4);
     card->body()->addWidget(finalTable_);
     return card;
 }

@@ -1,6 +1,9 @@
 // Right side of the Live page: FP8 health by layer and tensor, what to look at first, events.
 #pragma once
 
+#include <QElapsedTimer>
+#include <QTimer>
+
 #include "gui/models/alarm_rules.h"
 #include "gui/models/run_series.h"
 #include "gui/plot/heat_widgets.h"

@@ -35,6 +35,7 @@ PlotOptions chart(const QString& title) {
 Card* chartCard(const QString& title, const QString& hint, PlotView* view, QWidget* parent) {
     auto* card = new Card(title, hint, parent);
     card->headTools()->addWidget(new PlotLegend(view, card));
+    card->body()->setContentsMargins(2, 0, 2, 3);  // the chart's ground stays inside the rounded edge
     card->body()->addWidget(view);
     return card;
 }
@@ -225,7 +226,11 @@ QWidget* LivePage::buildGrid() {
     PlotOptions speed = chart(QStringLiteral("Throughput"));
     speed.eventIcons = false;
     speed.value = [](double v) { return formatRate(v); };
-    speed.tickText = speed.value;
+    speed.tickText = [](double v) {
+        return v >= 1e6   ? formatNumber(v / 1e6, 3) + QStringLiteral(" M")
+               : v >= 1e4 ? formatNumber(v / 1e3, 3) + QStringLiteral(" k")
+                          : formatNumber(v, 3);
+    };
     speed_ = new PlotView(speed, &link_, area);
     ledger_ = new StepLedger(area);
     auto* where = new Card(QStringLiteral("Where a step goes"), QString(), area);

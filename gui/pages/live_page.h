@@ -1,6 +1,8 @@
 // Live: is this run healthy, is it fast, will it end in time, must I step in?
 #pragma once
 
+#include <QLabel>
+
 #include "gui/models/run_series.h"
 #include "gui/pages/page.h"
 #include "gui/plot/plot_view.h"

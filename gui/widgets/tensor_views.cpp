@@ -154,7 +154,8 @@ void ExponentsView::paintEvent(QPaintEvent*) {
         return;
     }
     const double shift = -std::log2(scale_);
-    const double least = range_.leastSubnormal + shift, normal = range_.leastNormal + shift,
+    // Values above half the smallest subnormal round up to it, so the range that survives begins one binade lower.
+    const double least = range_.leastSubnormal - 1 + shift, normal = range_.leastNormal + shift,
                  most = std::log2(range_.largest) + shift;
     int first = 0, last = int(exponents_.counts.size()) - 1;
     while (first < last && exponents_.counts[size_t(first)] < total * 1e-6) {
