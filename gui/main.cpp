@@ -1,6 +1,8 @@
 // The desktop program: options, theme, store, window.
 #include <QApplication>
 #include <QCommandLineParser>
+#include <QDialog>
+#include <QPainter>
 #include <QPixmap>
 #include <QTimer>
 

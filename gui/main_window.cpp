@@ -84,6 +84,13 @@ MainWindow::MainWindow(RunController& controller, Settings& settings, QWidget* p
     auto* tools = new QHBoxLayout(toolsHost_);
     tools->setContentsMargins(0, 0, 0, 0);
     tabRow->addWidget(toolsHost_);
+    drawer_ = new QToolButton(tabBar);
+    drawer_->setIcon(icon(Glyph::Panel));
+    drawer_->setCheckable(true);
+    drawer_->setAccessibleName(tr("Side panel"));
+    drawer_->setToolTip(tr("Show or hide the panel at the right of this page"));
+    connect(drawer_, &QToolButton::toggled, this, &MainWindow::updateDrawer);
+    tabRow->addWidget(drawer_);
     column->addWidget(tabBar);
     banners_ = new BannerArea(right);
     column->addWidget(banners_);
@@ -249,6 +256,7 @@ void MainWindow::showPage(int index) {
     if (refused) refusedPage_->setRun(selected_);
     stack_->setCurrentWidget(first ? emptyPage_ : refused ? static_cast<QWidget*>(refusedPage_) : pages_[index].second);
     placeTools();
+    updateDrawer();
     updateBanner();
     updateStatus();
 }
@@ -434,8 +442,17 @@ void MainWindow::updateBanner() {
 void MainWindow::resizeEvent(QResizeEvent* event) {
     QMainWindow::resizeEvent(event);
     runList_->setVisible(!userHidList_ && width() >= kListBelow);
-    for (const auto& [name, page] : pages_)
-        if (QWidget* panel = page->sidePanel()) panel->setProperty("drawer", width() < kDrawerBelow);
+    updateDrawer();
+}
+
+/// Below 1280 px the open page's side panel hides and a button at the right end of the tab bar shows it again.
+void MainWindow::updateDrawer() {
+    const bool narrow = width() < kDrawerBelow;
+    Page* open = qobject_cast<Page*>(stack_->currentWidget());
+    drawer_->setVisible(narrow && open && open->sidePanel());
+    if (!narrow) drawer_->setChecked(false);
+    for (const auto& entry : pages_)
+        if (QWidget* panel = entry.second->sidePanel()) panel->setVisible(!narrow || drawer_->isChecked());
 }
 
 void MainWindow::toggleRunList() {

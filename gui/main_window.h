@@ -60,6 +60,7 @@ class MainWindow : public QMainWindow {
     void connectController();
     void showPage(int index);
     void placeTools();
+    void updateDrawer();
     void updateCapsule();
     void updateRunActions();
     void updateBanner();
@@ -85,6 +86,7 @@ class MainWindow : public QMainWindow {
     QSplitter* splitter_ = nullptr;
     QTabBar* tabs_ = nullptr;
     QWidget* toolsHost_ = nullptr;
+    QToolButton* drawer_ = nullptr;
     QStackedWidget* stack_ = nullptr;
     BannerArea* banners_ = nullptr;
     Toasts* toasts_ = nullptr;

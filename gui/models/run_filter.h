@@ -1,30 +1,25 @@
-// The filter expression of the run list: "loss < 2 and recipe = delayed".
+// The filter field of the run list: the same expressions as on the command line, errors as a sentence.
 #pragma once
 
 #include <QString>
-#include <QStringList>
 #include <functional>
 
 #include "gui/models/run_info.h"
 
 namespace mantissa::gui {
 
-/// Grammar: or-terms of and-terms of [not] ( … ) | field op value | word. op: < <= > >= = != ~ (contains). A bare word
-/// is found in name, recipe, model and tags. Numbers compare as numbers; NaN matches only "= nan". "=" on text matches
-/// the whole text or one of its words, without case.
+/// "loss < 2 and recipe = delayed"; grammar and fields in experiments/report/run_filter.h. An empty text matches everything.
 class RunFilter {
   public:
-    /// An empty text matches everything.
     explicit RunFilter(const QString& text = QString());
 
     bool ok() const { return error_.isEmpty(); }
     /// A sentence that names what is wrong and what is allowed.
     const QString& error() const { return error_; }
-    bool matches(const RunInfo& run) const { return !test_ || test_(run); }
-    static QStringList fields();
+    bool matches(const RunInfo& run) const { return !test_ || test_(makeSummary(run)); }
 
   private:
-    std::function<bool(const RunInfo&)> test_;
+    std::function<bool(const experiments::RunSummary&)> test_;
     QString error_;
 };
 

@@ -48,6 +48,45 @@ RunInfo makeRunInfo(const experiments::RunSummary& row) {
     return info;
 }
 
+experiments::RunSummary makeSummary(const RunInfo& info) {
+    experiments::RunSummary row;
+    row.id = info.id.toStdString();
+    row.name = info.name.toStdString();
+    row.status = info.state;
+    row.statusText = info.message.toStdString();
+    row.step = info.step;
+    row.steps = info.steps;
+    row.hasLoss = info.hasLoss;
+    row.hasValidation = info.hasValLoss;
+    row.loss = info.loss;
+    row.lastFiniteLoss = info.lastFiniteLoss;
+    row.validationLoss = info.valLoss;
+    row.lastFiniteValidation = info.lastFiniteValLoss;
+    row.validationStep = info.valStep;
+    row.tokensPerSecond = info.tokensPerSecond;
+    row.tokens = info.tokens;
+    row.device = info.device.toStdString();
+    row.deviceName = info.deviceName.toStdString();
+    row.model = info.model.toStdString();
+    row.recipe = info.recipe.toStdString();
+    row.preset = info.preset.toStdString();
+    row.seed = info.seed;
+    row.createdMs = info.createdMs;
+    row.startedMs = info.startedMs;
+    row.endedMs = info.endedMs;
+    row.seconds = info.seconds;
+    row.planBytes = info.planBytes;
+    row.peakBytes = info.peakBytes;
+    for (const QString& tag : info.tags) row.tags.push_back(tag.toStdString());
+    row.note = info.note.toStdString();
+    row.colour = info.styleIndex;
+    row.baseline = info.baseline;
+    row.alerts = info.alerts;
+    row.worstAlert = info.worstAlert;
+    row.parent = info.parent.toStdString();
+    return row;
+}
+
 QString runStateName(RunState state) {
     return QString::fromLatin1(experiments::statusName(state));
 }

@@ -48,6 +48,8 @@ struct RunInfo {
 };
 
 RunInfo makeRunInfo(const experiments::RunSummary& row);
+/// The store's row again, with what this process knows newer; for filters and columns shared with the command line.
+experiments::RunSummary makeSummary(const RunInfo& info);
 /// "running", "finished" … as in the store.
 QString runStateName(RunState state);
 

@@ -9,6 +9,7 @@
 #include <QMessageBox>
 #include <QPainter>
 #include <QPushButton>
+#include <QShortcut>
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 
@@ -224,8 +225,7 @@ void RunListPanel::rebuildLayout() {
     filter_ = new QLineEdit(this);
     filter_->setPlaceholderText(tr("Filter, e.g. loss < 2 and recipe = delayed"));
     filter_->setAccessibleName(tr("Filter runs"));
-    filter_->setToolTip(tr("Words, or comparisons joined by and, or, not. Fields: %1 (Ctrl+F)")
-                            .arg(RunFilter::fields().join(QStringLiteral(", "))));
+    filter_->setToolTip(tr("Words, or comparisons joined by and, or, not: status = running, val_loss < 2, tag = sweep (Ctrl+F)"));
     filter_->setProperty("kind", QStringLiteral("search"));
     filter_->addAction(icon(Glyph::Funnel, Token::Text3), QLineEdit::LeadingPosition);
     filter_->setClearButtonEnabled(false);
@@ -248,6 +248,9 @@ void RunListPanel::rebuildLayout() {
     card_ = new RunCard(controller_, this);
     outer->addWidget(card_);
 
+    auto* escape = new QShortcut(QKeySequence(Qt::Key_Escape), this);
+    escape->setContext(Qt::WidgetWithChildrenShortcut);
+    connect(escape, &QShortcut::activated, filter_, &QLineEdit::clear);
     connect(filter_, &QLineEdit::textChanged, this, &RunListPanel::applyFilter);
     connect(menu_, &QToolButton::clicked, this, &RunListPanel::showListMenu);
     connect(pin_, &QToolButton::clicked, this, [this] {
