@@ -22,9 +22,12 @@
 #include "gui/dialogs/launch_dialog.h"
 #include "gui/format/numbers.h"
 #include "gui/pages/compare_page.h"
+#include "gui/pages/compare_page.h"
 #include "gui/pages/device_page.h"
 #include "gui/pages/empty_page.h"
 #include "gui/pages/formats_page.h"
+#include "gui/pages/live_page.h"
+#include "gui/pages/numerics_page.h"
 #include "gui/pages/live_page.h"
 #include "gui/pages/numerics_page.h"
 #include "gui/pages/refused_page.h"
@@ -211,6 +214,9 @@ void MainWindow::makePages() {
     refusedPage_ = new RefusedPage(controller_, stack_);
     stack_->addWidget(refusedPage_);
     connect(refusedPage_, &RefusedPage::editRequested, this, [this](const QString& spec) { openLaunch(spec); });
+    addPage(QStringLiteral("live"), tr("Live"), Glyph::Pulse, new LivePage(controller_, stack_));
+    addPage(QStringLiteral("numerics"), tr("Numerics"), Glyph::Grid, new NumericsPage(controller_, stack_));
+    addPage(QStringLiteral("compare"), tr("Compare"), Glyph::Curves, new ComparePage(controller_, stack_));
     addPage(QStringLiteral("live"), tr("Live"), Glyph::Pulse, new LivePage(controller_, stack_));
     addPage(QStringLiteral("numerics"), tr("Numerics"), Glyph::Grid, new NumericsPage(controller_, stack_));
     addPage(QStringLiteral("compare"), tr("Compare"), Glyph::Curves, new ComparePage(controller_, stack_));

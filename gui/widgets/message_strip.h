@@ -4,13 +4,12 @@
 #include <QFrame>
 
 #include "gui/theme/icons.h"
+#include "gui/widgets/message_kind.h"
 
 class QLabel;
 class QPushButton;
 
 namespace mantissa::gui {
-
-enum class MessageKind { Info, Ok, Warn, Bad };
 
 class MessageStrip : public QFrame {
     Q_OBJECT

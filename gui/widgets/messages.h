@@ -7,12 +7,11 @@
 
 #include "gui/theme/icons.h"
 #include "gui/widgets/card.h"
+#include "gui/widgets/message_kind.h"
 
 class QVBoxLayout;
 
 namespace mantissa::gui {
-
-enum class MessageKind { Info, Ok, Warn, Bad };
 
 /// Icon, one or two lines, buttons; background and edge by kind.
 class Banner : public QWidget {
