@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
 
 #include "experiments/cli/command.h"
 #include "experiments/report/run_filter.h"
@@ -65,8 +67,12 @@ int list(const Context& context, const std::string& filter, const std::string& c
                           fmt::format("list: --columns: \"{}\" is no column; allowed: {}", wanted.back(), allowed)};
         }
     }
-    RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    std::vector<RunSummary> runs = store.runs();
+    // Nobody has trained yet: the default store is empty rather than missing.
+    const bool named = !context.store.empty() || std::getenv("MANTISSA_STORE") != nullptr;
+    std::vector<RunSummary> runs;
+    if (named || std::filesystem::exists(context.storePath()))
+        runs = RunStore(context.storePath(), RunStore::Mode::ReadOnly).runs();
+    const bool empty = runs.empty();
     runs.erase(std::remove_if(runs.begin(), runs.end(), [&](const RunSummary& run) { return !matches(run); }),
                runs.end());
     if (!sort.empty()) sortRuns(runs, sort);
@@ -94,7 +100,7 @@ int list(const Context& context, const std::string& filter, const std::string& c
         rows.push_back(std::move(row));
     }
     if (rows.empty())
-        std::puts(store.runs().empty() ? "No runs in this store yet." : "No run matches the filter.");
+        std::puts(empty ? "No runs in this store yet." : "No run matches the filter.");
     else
         printTable(wanted, rows, right);
     return kDone;

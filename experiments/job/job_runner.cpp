@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/job/process_memory.h"
+#include "experiments/report/device_choice.h"
 #include "experiments/store/ulid.h"
 #include "experiments/text/number_text.h"
 #include "kernels/error.h"
@@ -98,7 +99,7 @@ void JobRunner::train() {
 
 /// One queue a device: the device's lock file says who has it. False: told to stop while waiting.
 bool JobRunner::waitForDevice() {
-    const std::string device = plan_.options.device.device == "auto" ? "cpu" : plan_.options.device.device;
+    const std::string device = concreteDevice(plan_.options.device.device);
     const std::string path = fmt::format("{}/device-{}.lock", store_->folder(), device);
     std::string said;
     while (true) {
@@ -146,8 +147,18 @@ void JobRunner::load() {
     savedStep_ = plan_.options.forkRun.empty() ? plan_.checkpointStep : -1;
     const auto summary = store_->run(plan_.runId);
     if (summary) seconds_ = summary->seconds;
-    for (const auto& row : store_->checkpoints(plan_.runId))
-        if (row.onDisk) checkpoints_.push_back(row.path);
+    if (!plan_.options.forkRun.empty()) return;
+    for (CheckpointRow row : store_->checkpoints(plan_.runId)) {
+        if (!row.onDisk) continue;
+        if (row.path != plan_.checkpoint) {
+            checkpoints_.push_back(row.path);
+            continue;
+        }
+        // From now on it is the newest: those of the superseded tail are older than what is trained here.
+        row.path = fmt::format("{}/{}", plan_.runId, fs::path(row.path).filename().string());
+        writer_->addCheckpoint(row);
+    }
+    checkpoints_.push_back(plan_.checkpoint);
 }
 
 void JobRunner::announce() {

@@ -1,15 +1,11 @@
 #include "experiments/job/run_queue.h"
 
+#include "experiments/report/device_choice.h"
+
 namespace mantissa::experiments {
 
-namespace {
-std::string deviceKey(const std::string& device) {
-    return device == "auto" || device.empty() ? "cpu" : device;
-}
-}  // namespace
-
 std::shared_ptr<TrainingJob> RunQueue::start(const RunSpec& spec, JobOptions options) {
-    const std::string device = deviceKey(options.device.device);
+    const std::string device = concreteDevice(resolveDevice(options.device).device);
     std::weak_ptr<TrainingJob> before;
     for (const Entry& entry : entries_)
         if (entry.device == device && !entry.job->ended()) before = entry.job;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernels/device/device_info.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments {
@@ -23,6 +24,17 @@ engine::DeviceChoice resolveDevice(engine::DeviceChoice choice) {
         throw Error(ErrorCode::InvalidConfig,
                     fmt::format("{}: \"{}\" is not a device; allowed: auto, cpu, cuda, cuda:N", origin, device));
     return choice;
+}
+
+std::string concreteDevice(const std::string& device) {
+    if (device == "cuda") return "cuda:0";
+    if (device != "auto") return device;
+    static const std::string best = [] {
+        for (const auto& info : kernels::probeCuda())
+            if (info.usable) return info.id;
+        return std::string("cpu");
+    }();
+    return best;
 }
 
 }  // namespace mantissa::experiments

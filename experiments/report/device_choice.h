@@ -8,4 +8,7 @@ namespace mantissa::experiments {
 /// "auto" becomes MANTISSA_DEVICE when that is set. Throws InvalidConfig for a word that names no device.
 engine::DeviceChoice resolveDevice(engine::DeviceChoice choice);
 
+/// "cpu" or "cuda:N": what the choice will run on. "auto" is the first usable GPU, else the CPU; the probe is made once.
+std::string concreteDevice(const std::string& device);
+
 }  // namespace mantissa::experiments

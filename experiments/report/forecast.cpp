@@ -71,6 +71,14 @@ double timedRate(engine::PrecisionMode mode, const engine::DeviceChoice& device)
     return known[key] = 2.0 * m * n * k / best / 1e9;
 }
 
+/// Memory free on a device now; 0 when not known.
+uint64_t freeBytes(const std::string& device) {
+    if (device == "cpu") return availableMemory();
+    for (const auto& info : kernels::probeCuda())
+        if (info.id == device && info.usable) return info.memoryFree;
+    return 0;
+}
+
 /// Part of a whole step's time that products take on the CPU at small widths; the rest is attention, norms, casts and
 /// the optimizer.
 constexpr double kProductShare = 0.5;
@@ -80,7 +88,7 @@ void forecastTime(const RunSpec& spec, const engine::DeviceChoice& device, RunSt
     std::vector<RunSummary> all;
     if (store != nullptr) all = store->runs();
     const std::string model = spec.modelName(), recipe = spec.recipeName();
-    const std::string wanted = device.device == "auto" ? "cpu" : device.device;
+    const std::string wanted = concreteDevice(device.device);
     for (const auto& run : all)
         if (run.model == model && run.recipe == recipe && run.device == wanted && run.tokensPerSecond > 0 &&
             run.step >= 20)
@@ -88,6 +96,9 @@ void forecastTime(const RunSpec& spec, const engine::DeviceChoice& device, RunSt
     if (like != nullptr) {
         out.tokensPerSecond = like->tokensPerSecond;
         out.basis = fmt::format("from run {} on {}", like->name, like->deviceName);
+    } else if (wanted != "cpu") {
+        out.basis = "no run of this model and recipe on this GPU yet";
+        return;
     } else {
         const double rate = timedRate(spec.trainer.precision.mode, device);
         out.tokensPerSecond = rate * 1e9 * kProductShare / engine::Trainer::flopsPerToken(spec.trainer.model);
@@ -131,7 +142,7 @@ Forecast forecast(const RunSpec& spec, const engine::DeviceChoice& given, RunSto
         out.by = {{"weights", plan.weights},         {"gradients", plan.gradients}, {"moments", plan.moments},
                   {"activations", plan.activations}, {"workspace", plan.workspace}, {"host", plan.host}};
         out.note = plan.note;
-        out.availableBytes = availableMemory();
+        out.availableBytes = freeBytes(concreteDevice(device.device));
         out.fits = out.availableBytes == 0 || out.bytes <= out.availableBytes;
         forecastTime(spec, device, store, out);
     } catch (const Error& error) {

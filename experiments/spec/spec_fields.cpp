@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace mantissa::experiments {
 
@@ -337,6 +338,7 @@ SpecError unknownField(const std::string& path) {
     const size_t dot = path.find('.');
     const std::string section = dot == std::string::npos ? "" : path.substr(0, dot + 1);
     std::vector<std::string> siblings, all;
+    std::set<std::string> sections;
     for (const auto& field : specFields()) {
         all.push_back(field.path);
         if (!section.empty() && field.path.rfind(section, 0) == 0)
@@ -346,6 +348,11 @@ SpecError unknownField(const std::string& path) {
         for (const auto& name : all)
             if (name.substr(name.find('.') + 1) == path.substr(dot == std::string::npos ? 0 : dot + 1))
                 return {path, fmt::format("unknown field; nearest is \"{}\"", name), {name}};
+        for (const auto& name : all)
+            if (const std::string top = name.substr(0, name.find('.'));
+                all.end() == std::find(all.begin(), all.end(), top))
+                sections.insert(top);
+        all.insert(all.end(), sections.begin(), sections.end());
         return {path,
                 fmt::format("unknown field; nearest is \"{}\"", nearestName(path, all)),
                 {"seed", "model.*", "data.*", "train.*", "optimizer.*", "schedule.*", "precision.*", "probes.*",

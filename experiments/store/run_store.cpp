@@ -98,16 +98,18 @@ std::string defaultStorePath(const std::string& given) {
     return std::string(home == nullptr ? "." : home) + "/.local/share/mantissa/runs.mantissa";
 }
 
-int64_t RunStore::Impl::rowId(const std::string& id) {
+int64_t RunStore::Impl::readId(const std::string& id) {
     if (const auto found = rows.find(id); found != rows.end()) return found->second;
     Statement& query = database->cached("SELECT id FROM run WHERE ulid = ? AND hidden = 0");
-    if (!query.bind(id).step()) {
-        query.reset();
-        throw Error(ErrorCode::InvalidConfig, fmt::format("there is no run {} in {}", id, path));
-    }
-    const int64_t row = query.integer(0);
+    const int64_t row = query.bind(id).step() ? query.integer(0) : 0;
     query.reset();
-    rows.emplace(id, row);
+    if (row != 0) rows.emplace(id, row);
+    return row;
+}
+
+int64_t RunStore::Impl::rowId(const std::string& id) {
+    const int64_t row = readId(id);
+    if (row == 0) throw Error(ErrorCode::InvalidConfig, fmt::format("there is no run {} in {}", id, path));
     return row;
 }
 
@@ -238,7 +240,7 @@ RunDocument RunStore::document(const std::string& id) {
     RunDocument document;
     Statement& query =
         impl_->database->cached("SELECT spec, catalogue, precision, details FROM document WHERE run = ?");
-    if (query.bind(impl_->rowId(id)).step()) {
+    if (query.bind(impl_->readId(id)).step()) {
         document.specJson = query.text(0);
         const Json catalogue = Json::parse(query.text(1), nullptr, false),
                    precision = Json::parse(query.text(2), nullptr, false);
@@ -276,7 +278,7 @@ std::vector<RunEvent> RunStore::events(const std::string& id, int64_t afterEvent
     Statement& query = impl_->database->cached(
         "SELECT id, step, time_ms, kind, text, alert, severity, layer, tensor, tensor_index FROM event WHERE run = ? "
         "AND id > ? ORDER BY id");
-    query.bind(impl_->rowId(id)).bind(afterEventId);
+    query.bind(impl_->readId(id)).bind(afterEventId);
     std::vector<RunEvent> list;
     while (query.step())
         list.push_back({query.integer(0), query.integer(1), query.integer(2), query.text(3), query.text(4),
@@ -296,7 +298,7 @@ std::vector<RunEvent> RunStore::alerts(const std::string& id) {
 std::vector<CheckpointRow> RunStore::checkpoints(const std::string& id) {
     Statement& query =
         impl_->database->cached("SELECT step, time_ms, path, bytes, on_disk FROM checkpoint WHERE run = ? ORDER BY id");
-    query.bind(impl_->rowId(id));
+    query.bind(impl_->readId(id));
     std::vector<CheckpointRow> list;
     while (query.step()) {
         // Paths inside the store's folder are stored relative, so that the pair can be moved together.

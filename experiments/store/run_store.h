@@ -52,6 +52,7 @@ class RunStore {
     RunSummary find(const std::string& idOrName);
     RunDocument document(const std::string& id);
 
+    // A run that is not there (any more) reads as empty.
     // Reading ---------------------------------------------------------------------------------------------------------
     std::vector<RunEvent> events(const std::string& id, int64_t afterEventId = 0);  ///< alerts included, oldest first
     std::vector<RunEvent> alerts(const std::string& id);

@@ -18,6 +18,8 @@ struct RunStore::Impl {
 
     /// Throws InvalidConfig when there is no such run.
     int64_t rowId(const std::string& id);
+    /// For reading: 0, which no row has, when there is no such run, so that a run deleted meanwhile reads as empty.
+    int64_t readId(const std::string& id);
     std::string lockPath(const std::string& id) const;
     /// Queued, running or paused without a process behind it is interrupted.
     void settle(RunSummary& run) const;

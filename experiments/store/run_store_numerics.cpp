@@ -86,7 +86,7 @@ NumericsRange RunStore::numerics(const std::string& id, Statistic statistic, int
     Database& database = *impl_->database;
     ReadView view(database);
     const TensorFacts facts = tensorFacts(*this, id);
-    SeriesReader reader(database, impl_->rowId(id));
+    SeriesReader reader(database, impl_->readId(id));
     struct Value {
         size_t tensor;
         int64_t step;
@@ -119,7 +119,7 @@ Heatmap RunStore::heatmap(const std::string& id, Statistic statistic, int64_t fi
     Database& database = *impl_->database;
     ReadView view(database);
     const TensorFacts facts = tensorFacts(*this, id);
-    const int64_t run = impl_->rowId(id);
+    const int64_t run = impl_->readId(id);
     SeriesReader reader(database, run);
     Heatmap map;
     map.firstStep = std::max<int64_t>(firstStep, 1);
@@ -155,7 +155,7 @@ Heatmap RunStore::heatmap(const std::string& id, Statistic statistic, int64_t fi
 std::shared_ptr<const engine::NumericsRecord> RunStore::record(const std::string& id, int64_t step) {
     Database& database = *impl_->database;
     ReadView view(database);
-    const int64_t run = impl_->rowId(id);
+    const int64_t run = impl_->readId(id);
     SeriesReader reader(database, run);
     const int ruling = reader.rulingSegment(step);
     if (ruling < 0) return nullptr;
@@ -206,7 +206,7 @@ std::shared_ptr<const engine::NumericsRecord> RunStore::record(const std::string
 Exponents RunStore::exponents(const std::string& id, int tensor, int64_t step) {
     Database& database = *impl_->database;
     ReadView view(database);
-    const int64_t run = impl_->rowId(id);
+    const int64_t run = impl_->readId(id);
     SeriesReader reader(database, run);
     Exponents result;
     result.firstExponent = kExponentLow;
@@ -261,7 +261,7 @@ AmaxWindow RunStore::window(const std::string& id, int tensor, int64_t step) {
     window.history = facts.historyLength;
     if (tensor < 0 || tensor >= static_cast<int>(facts.catalogue.size())) return window;
     const auto& entry = facts.catalogue[static_cast<size_t>(tensor)];
-    SeriesReader reader(database, impl_->rowId(id));
+    SeriesReader reader(database, impl_->readId(id));
     const std::vector<int64_t> numbers = {numericsSeries(tensor, Statistic::Amax),
                                           numericsSeries(tensor, Statistic::Scale),
                                           static_cast<int64_t>(Metric::Applied)};

@@ -86,7 +86,7 @@ std::optional<NumericsName> parseNumericsName(const std::vector<engine::Catalogu
 Series RunStore::series(const std::string& id, const std::string& metric, int64_t fromStep) {
     Database& database = *impl_->database;
     ReadView view(database);
-    const int64_t run = impl_->rowId(id);
+    const int64_t run = impl_->readId(id);
     SeriesReader reader(database, run);
     if (const auto scalar = metricFromName(metric)) {
         if (*scalar == Metric::ValidationLoss) return merge(reader, readEvaluations(database, run, reader, fromStep));
@@ -114,7 +114,7 @@ std::map<std::string, MetricSummary> RunStore::summary(const std::string& id) {
     Statement& query = impl_->database->cached(
         "SELECT metric, last, min, max, best, last_finite, last_step, count, non_finite FROM metric_summary WHERE run "
         "= ?");
-    query.bind(impl_->rowId(id));
+    query.bind(impl_->readId(id));
     std::map<std::string, MetricSummary> result;
     while (query.step()) {
         const std::string name = metricName(static_cast<Metric>(query.integer(0)));

@@ -356,6 +356,11 @@ void RunWriter::writePending(const Pending& item) {
             return;
         }
         case Pending::Kind::Checkpoint:
+            // A checkpoint written again after a resume stands once, as the newest.
+            database.cached("DELETE FROM checkpoint WHERE run = ? AND path = ?")
+                .bind(run_)
+                .bind(item.checkpoint.path)
+                .run();
             database.cached("INSERT INTO checkpoint(run, step, time_ms, path, bytes) VALUES (?, ?, ?, ?, ?)")
                 .bind(run_)
                 .bind(item.checkpoint.step)

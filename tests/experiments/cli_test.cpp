@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"show something", "s.mantissa|no such store", 3},
                     Mistake{"list --store @noise", "noise|not a run store|not written to", 3},
                     Mistake{"store check --store @noise", "noise|not a run store", 3},
-                    Mistake{"run tiny --store @noise", "noise|not a run store", 3},
+                    Mistake{"run tiny --set data.path=text:generated --store @noise", "noise|not a run store", 3},
                     Mistake{"store compact", "s.mantissa|no such store", 3},
                     Mistake{"list --filter 'loss <'", "filter|is no value|allowed", 2},
                     Mistake{"presets nanno", "preset|nearest is \"nano\"|allowed", 2},

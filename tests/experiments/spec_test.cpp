@@ -159,7 +159,7 @@ TEST(Spec, DocumentsThatAreNoSpecsSaySo) {
     EXPECT_THAT(firstError("[1]").message, HasSubstr("not a JSON object"));
     EXPECT_THAT(firstError("{\"seed\": 1, \"seed\": 2}").message, HasSubstr("twice"));
     EXPECT_THAT(firstError("{\"preset\": \"nanno\"}").message, HasSubstr("nearest is \"nano\""));
-    EXPECT_THAT(firstError("{\"optimiser\": {\"learning_rate\": 1}}").message, HasSubstr("optimizer.learning_rate"));
+    EXPECT_THAT(firstError("{\"optimiser\": {\"learning_rate\": 1}}").message, HasSubstr("nearest is \"optimizer\""));
     EXPECT_EQ(firstError("{\"model\": 3}").path, "model");
     EXPECT_THAT(firstError("{\"optimizer\": {\"clip\": null}}").message, HasSubstr("not a number"));
     EXPECT_THAT(firstError(std::string(100000, '[')).message,
@@ -196,7 +196,9 @@ TEST(Spec, SurvivesRandomChanges) {
             if (text.empty()) text = "{";
         }
         const ParsedSpec parsed = parseSpec(text);
-        if (parsed.ok()) EXPECT_EQ(parseSpec(parsed.spec.toJson()).spec.toJson(), parsed.spec.toJson());
+        if (parsed.ok()) {
+            EXPECT_EQ(parseSpec(parsed.spec.toJson()).spec.toJson(), parsed.spec.toJson());
+        }
         for (const auto& error : parsed.errors) EXPECT_FALSE(error.message.empty());
     }
 }

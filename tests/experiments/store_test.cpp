@@ -24,7 +24,7 @@ using test::writeAll;
 using testing::HasSubstr;
 
 StepRecord scalars(int64_t step, double loss) {
-    return {step, false, {{Metric::Loss, loss}, {Metric::Tokens, static_cast<double>(step) * 10}}, {}};
+    return {step, step % 10 == 0, {{Metric::Loss, loss}, {Metric::Tokens, static_cast<double>(step) * 10}}, {}};
 }
 
 engine::NumericsRecord numericsOf(int64_t step) {
