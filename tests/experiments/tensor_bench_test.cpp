@@ -2,17 +2,18 @@
 // Transformer Engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "experiments/cli/tensor_command.h"
 #include "experiments/tensor_bench.h"
 #include "experiments/tensor_input.h"
 #include "kernels/error.h"
@@ -26,21 +27,34 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string runText(std::vector<std::string> arguments) {
-    CLI::App app;
-    GlobalOptions globals;
-    addTensorCommand(app, globals);
-    arguments.insert(arguments.begin(), "tensor");
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector from its back
-    app.parse(arguments);
-    testing::internal::CaptureStdout();
-    try {
-        EXPECT_EQ(globals.run(), 0);
-    } catch (...) {
-        testing::internal::GetCapturedStdout();
-        throw;
-    }
-    return testing::internal::GetCapturedStdout();
+struct Output {
+    int code = -1;
+    std::string out, err;
+};
+
+std::string readFile(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Runs the built program `mantissa-run tensor ...`.
+Output runProgram(const std::vector<std::string>& arguments) {
+    const std::string files =
+        (std::filesystem::temp_directory_path() / ("mantissa_tensor_run_" + std::to_string(::getpid()))).string();
+    std::string command = std::string("'") + MANTISSA_RUN + "' tensor";
+    for (const std::string& argument : arguments) command += " '" + argument + "'";
+    const int status = std::system((command + " >" + files + ".out 2>" + files + ".err").c_str());
+    Output output{WIFEXITED(status) ? WEXITSTATUS(status) : -1, readFile(files + ".out"), readFile(files + ".err")};
+    std::filesystem::remove(files + ".out");
+    std::filesystem::remove(files + ".err");
+    return output;
+}
+
+std::string runText(const std::vector<std::string>& arguments) {
+    const Output output = runProgram(arguments);
+    EXPECT_EQ(output.code, 0) << output.err;
+    EXPECT_EQ(output.err, "");
+    return output.out;
 }
 
 json run(std::vector<std::string> arguments) {
@@ -48,13 +62,14 @@ json run(std::vector<std::string> arguments) {
     return json::parse(runText(std::move(arguments)));
 }
 
-std::string sentence(const std::vector<std::string>& arguments) {
-    try {
-        runText(arguments);
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "nothing was thrown";
+/// The one line on standard error of a call that must be refused.
+std::string sentence(const std::vector<std::string>& arguments, int code = 2) {
+    const Output output = runProgram(arguments);
+    EXPECT_EQ(output.code, code) << output.err;
+    EXPECT_EQ(output.out, "");
+    EXPECT_EQ(output.err.find("error: "), 0u);
+    EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
+    return output.err;
 }
 
 std::vector<std::string> words(const std::string& text) {
@@ -101,8 +116,7 @@ TEST(TensorCommand, CaseC02Trace) {
 }
 
 TEST(TensorCommand, CaseC02CastOfStep2) {
-    const json out =
-        run({"--values", "8,-4,2,1", "--recipe", "delayed", "--format", "e4m3", "--history", "0,0,0,2", "--json"});
+    const json out = run({"--values", "8,-4,2,1", "--recipe", "delayed", "--format", "e4m3", "--history", "0,0,0,2"});
     EXPECT_EQ(out["scale"], 224.0);
     EXPECT_EQ(out["codes"], json({"7E", "FE", "7E", "76"}));
     EXPECT_EQ(out["dequantized"], json({2.0, -2.0, 2.0, 1.0}));
@@ -381,7 +395,7 @@ TEST_F(TensorFiles, CsvAndSafetensors) {
             data));
     EXPECT_THAT(sentence({"--file", two}), HasSubstr("which tensor? FILE.safetensors:NAME; allowed: a, b"));
     EXPECT_EQ(run({"--file", two + ":b"})["codes"], json({"44", "48"}));
-    EXPECT_NE(sentence({"--file", write("bad.safetensors", "garbage")}), "nothing was thrown");
+    EXPECT_THAT(sentence({"--file", write("bad.safetensors", "garbage")}), HasSubstr("bad.safetensors"));
 }
 
 TEST_F(TensorFiles, BadInputHasOneSentence) {
@@ -413,6 +427,7 @@ TEST_F(TensorFiles, BadInputHasOneSentence) {
     EXPECT_THAT(sentence({"--values", "1", "--margin", "1000"}), HasSubstr("margin: 1000"));
     EXPECT_THAT(sentence({"--codes", "7E,1FF"}), HasSubstr("code 2 \"1FF\" is no e4m3 code; allowed: 0 ... FF"));
     EXPECT_THAT(sentence({"--values", "1", "--device", "gpu"}), HasSubstr("device: \"gpu\" is unknown"));
+    EXPECT_THAT(sentence({"--values", "1", "--device", "cuda"}, 4), HasSubstr("allowed: auto, cpu"));
 }
 
 TEST_F(TensorFiles, RandomTextAndFilesGiveValuesOrASentence) {
