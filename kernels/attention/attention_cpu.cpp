@@ -61,45 +61,96 @@ MatmulJob pack(const PackSource& b, float* packed) {
     return job;
 }
 
-/// out (rows, columns) = scale A B^T over the first k of B. accumulate: F32 only.
-void multiply(MatmulJob job, const PackSource& a, int64_t columns, float scale, void* out, DType outType, int64_t ldOut,
+/// Keys as k of a product with probabilities: whole pairs where BF16 is multiplied in pairs.
+template <class T>
+int64_t keysPadded(int64_t keys) {
+    return __is_same(T, Bf16) ? (keys + 1) / 2 * 2 : keys;
+}
+
+constexpr int64_t kCausalRows = 32;  // rows of a product whose causal limit is taken together; no effect on results
+
+/// out (rows, columns) = scale A B^T.
+void multiply(MatmulJob job, const PackSource& a, int64_t columns, float scale, float* out, int64_t ldOut,
               bool accumulate, float* scratch) {
     job.a = a;
     job.units = unitsOf(job.form, a.k);
     job.columns = columns;
     job.scaleInvA = scale;
-    job.out = out, job.outType = outType, job.ldOut = ldOut;
+    job.out = out, job.outType = DType::F32, job.ldOut = ldOut;
     job.accumulate = accumulate;
     for (int64_t row = 0; row < a.rows; row += kAttentionRows)
         matmulKernels.tile(job, row, smaller(kAttentionRows, a.rows - row), 0, columns, scratch);
 }
 
-/// Lanes beyond the query's own position are not part of its row: exact zeros up to `padded`.
-template <class T>
-void clearBehind(T* row, int64_t valid, int64_t padded) {
-    __builtin_memset(row + valid, 0, static_cast<size_t>(padded - valid) * sizeof(T));
+/// Scores of queries firstQuery + r against the keys up to their own block: out (rows, ldOut) = scale A B^T.
+void multiplyToKeys(MatmulJob job, const PackSource& a, int64_t firstQuery, float scale, float* out, int64_t ldOut,
+                    float* scratch) {
+    job.a = a;
+    job.scaleInvA = scale;
+    job.out = out, job.ldOut = ldOut;
+    const int64_t keys = firstQuery + a.rows;
+    for (int64_t row = 0; row < a.rows; row += kCausalRows) {
+        const int64_t rows = smaller(kCausalRows, a.rows - row), columns = smaller(keys, firstQuery + row + rows);
+        job.columns = columns;
+        matmulKernels.tile(job, row, rows, 0, columns, scratch);
+    }
 }
 
-/// scores (n) -> probabilities (padded) of T; returns log-sum-exp. T = float may be the same memory.
+/// Sums over keys: out (rows, width) of the op's type, A = probabilities or dS, zero behind each query.
+template <class T>
+void multiplyOverKeys(MatmulJob job, PackSource a, int64_t firstQuery, const HeadMatrix& out, float* scratch) {
+    job.out = const_cast<void*>(out.row(firstQuery)), job.outType = out.type, job.ldOut = out.ld;
+    for (int64_t row = 0; row < a.rows; row += kCausalRows) {
+        const int64_t rows = smaller(kCausalRows, a.rows - row);
+        job.a = a;
+        job.a.k = keysPadded<T>(firstQuery + row + rows);
+        job.units = unitsOf(job.form, job.a.k);
+        matmulKernels.tile(job, row, rows, 0, job.columns, scratch);
+    }
+}
+
+// Rows of scores are whole steps of 16 lanes long (scoreLd), so loops over the n keys of a query take whole steps and
+// mask the last one; what lies behind n in a step is whatever the product left there.
+
+/// body(column, lanes that count: 16, or fewer in the last step).
+template <class F>
+MANTISSA_SIMD_INLINE void eachStep(int64_t n, F body) {
+    int64_t c = 0;
+    for (; c + 16 <= n; c += 16) body(c, Full{});
+    if (c < n) body(c, Part{n - c});
+}
+
+/// Exact zeros from the last whole step of n up to `padded`: keys that a query does not see.
+template <class T>
+MANTISSA_SIMD_INLINE void clearBehind(T* row, int64_t n, int64_t padded) {
+    for (int64_t c = (n + 15) / 16 * 16; c < padded; c += 16) store16(row + c, splat(0));
+}
+
+/// scores (n) -> probabilities (padded) of T; returns log-sum-exp. T = float may be the same memory. The sum adds even
+/// and odd steps apart.
 template <class T>
 float softmaxRow(float* scores, int64_t n, int64_t padded, T* probabilities) {
     const V16 lowest = splat(-__builtin_inff());
     V16 most = lowest;
-    forEach16(
+    eachStep(
         n, [&](int64_t c, auto part)
-               __attribute__((always_inline)) { most = max(most, keepOr(load(scores + c, part), lowest, part)); });
+               __attribute__((always_inline)) { most = max(most, keepOr(load16(scores + c), lowest, part)); });
     const float largest = maxLanes(most);
     const V16 shift = splat(largest);
-    const float sum = sumRow(
-        n, [&](V16 s, int64_t c, auto part) __attribute__((always_inline)) {
-            const V16 e = expFlush16(load(scores + c, part) - shift);
-            store(scores + c, e, part);
-            return s + keep(e, part);
+    V16 sums[2] = {splat(0), splat(0)};
+    eachStep(
+        n, [&](int64_t c, auto part) __attribute__((always_inline)) {
+            const V16 e = keep(expFlush16(load16(scores + c) - shift), part);
+            store16(scores + c, e);
+            sums[0] = sums[0] + e;
+            const V16 other = sums[0];
+            sums[0] = sums[1];
+            sums[1] = other;
         });
+    // Which of the two holds the even steps depends on their number; the sum of both does not.
+    const float sum = sumLanes(sums[0] + sums[1]);
     const V16 inverse = splat(1.0f / sum);
-    forEach16(
-        n, [&](int64_t c, auto part)
-               __attribute__((always_inline)) { store(probabilities + c, load(scores + c, part) * inverse, part); });
+    for (int64_t c = 0; c < n; c += 16) store16(probabilities + c, load16(scores + c) * inverse);
     clearBehind(probabilities, n, padded);
     return static_cast<float>(logarithm(sum) + static_cast<double>(largest));
 }
@@ -110,12 +161,6 @@ void softmaxBlock(const AttentionScratch& scratch, int64_t firstQuery, int64_t r
         T* out = static_cast<T*>(scratch.probabilities) + r * scratch.scoreLd;
         lse[firstQuery + r] = softmaxRow(scratch.scores + r * scratch.scoreLd, firstQuery + r + 1, padded, out);
     }
-}
-
-/// Keys as k of a product with probabilities: whole pairs where BF16 is multiplied in pairs.
-template <class T>
-int64_t keysPadded(int64_t keys) {
-    return __is_same(T, Bf16) ? (keys + 1) / 2 * 2 : keys;
 }
 
 template <class T>
@@ -132,11 +177,10 @@ void forwardHead(const AttentionForward& op, int64_t sequence, int64_t head, con
                       padded = keysPadded<T>(keys);
         HeadMatrix q = in.q;
         q.data = static_cast<const char*>(in.q.row(first));
-        multiply(scoreJob, along(q, rows, width), keys, scale, scratch.scores, DType::F32, scratch.scoreLd, false,
-                 scratch.product);
+        multiplyToKeys(scoreJob, along(q, rows, width), first, scale, scratch.scores, scratch.scoreLd, scratch.product);
         softmaxBlock<T>(scratch, first, rows, padded, lse);
         const PackSource p{scratch.probabilities, op.type, true, false, scratch.scoreLd, rows, padded};
-        multiply(outJob, p, width, 1, const_cast<void*>(out.row(first)), op.type, out.ld, false, scratch.product);
+        multiplyOverKeys<T>(outJob, p, first, out, scratch.product);
     }
 }
 
@@ -151,12 +195,12 @@ void backwardRows(const AttentionScratch& scratch, int64_t firstQuery, int64_t r
         T* p = static_cast<T*>(scratch.probabilities) + at;
         T* dS = static_cast<T*>(scratch.dScoresOut) + at;
         const V16 shift = splat(lse[firstQuery + r]), delta = splat(scratch.delta[r]), factor = splat(scale);
-        forEach16(
+        eachStep(
             n, [&](int64_t c, auto part) __attribute__((always_inline)) {
-                const V16 probability = expFlush16(load(scores + c, part) - shift);
-                const V16 gradient = probability * (load(dP + c, part) - delta) * factor;
-                store(p + c, probability, part);
-                store(dS + c, gradient, part);
+                const V16 probability = expFlush16(load16(scores + c) - shift);
+                const V16 gradient = probability * (load16(dP + c) - delta) * factor;
+                store16(p + c, keep(probability, part));
+                store16(dS + c, keep(gradient, part));
             });
         clearBehind(p, n, padded);
         clearBehind(dS, n, padded);
@@ -203,21 +247,18 @@ void backwardHead(const AttentionBackward& op, int64_t sequence, int64_t head, c
         HeadMatrix q = in.q, d = dOut;
         q.data = static_cast<const char*>(in.q.row(first));
         d.data = static_cast<const char*>(dOut.row(first));
-        multiply(scoreJob, along(q, rows, width), keys, scale, scratch.scores, DType::F32, scratch.scoreLd, false,
-                 scratch.product);
-        multiply(dScoreJob, along(d, rows, width), keys, 1, scratch.dScores, DType::F32, scratch.scoreLd, false,
-                 scratch.product);
+        multiplyToKeys(scoreJob, along(q, rows, width), first, scale, scratch.scores, scratch.scoreLd, scratch.product);
+        multiplyToKeys(dScoreJob, along(d, rows, width), first, 1, scratch.dScores, scratch.scoreLd, scratch.product);
         deltaRows<T>(dOut, out, first, rows, width, scratch.delta);
         backwardRows<T>(scratch, first, rows, padded, lse, scale);
         const PackSource dS{scratch.dScoresOut, op.type, true, false, scratch.scoreLd, rows, padded};
-        multiply(dQueryJob, dS, width, 1, const_cast<void*>(gradient.q.row(first)), op.type, gradient.q.ld, false,
-                 scratch.product);
+        multiplyOverKeys<T>(dQueryJob, dS, first, gradient.q, scratch.product);
         const PackSource pAcross{scratch.probabilities, op.type, false, false, scratch.scoreLd, keys, rows};
-        multiply(pack(across(d, width, rows), scratch.block), pAcross, width, 1, scratch.dValues, DType::F32, width,
-                 true, scratch.product);
+        multiply(pack(across(d, width, rows), scratch.block), pAcross, width, 1, scratch.dValues, width, true,
+                 scratch.product);
         const PackSource dSAcross{scratch.dScoresOut, op.type, false, false, scratch.scoreLd, keys, rows};
-        multiply(pack(across(q, width, rows), scratch.block), dSAcross, width, 1, scratch.dKeys, DType::F32, width,
-                 true, scratch.product);
+        multiply(pack(across(q, width, rows), scratch.block), dSAcross, width, 1, scratch.dKeys, width, true,
+                 scratch.product);
     }
     storeSums<T>(scratch.dKeys, context, width, gradient.k);
     storeSums<T>(scratch.dValues, context, width, gradient.v);

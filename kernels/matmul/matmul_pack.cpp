@@ -284,23 +284,30 @@ inline void transpose4(const float* lines, int64_t stride, float* out, int width
 constexpr int64_t kLineUnits = 64;
 constexpr int kMaxWidth = 32;
 
-/// Panel of a k-contiguous source: lines of 64 units are decoded, then transposed.
+/// Units [0, n) of `width` lines -> out[unit][width].
+void transposeLines(const float* lines, int64_t stride, int64_t n, int width, float* out) {
+    int64_t u = 0;
+    if (width % 4 == 0)
+        for (; u + 4 <= n; u += 4)
+            for (int r = 0; r < width; r += 4) transpose4(lines + r * stride + u, stride, out + u * width + r, width);
+    for (; u < n; ++u)
+        for (int r = 0; r < width; ++r) out[u * width + r] = lines[r * stride + u];
+}
+
+/// Panel of a k-contiguous source: lines of 64 units are decoded, then transposed; F32 from where it lies.
 void packTransposed(const PackSource& source, PackedForm form, int width, int64_t firstRow, int64_t rows,
                     int64_t firstUnit, int64_t lastUnit, float* out) {
+    if (source.type == DType::F32 && !source.tf32 && rows == width) {
+        const float* lines = static_cast<const float*>(source.data) + firstRow * source.ld + firstUnit;
+        return transposeLines(lines, source.ld, lastUnit - firstUnit, width, out);
+    }
     float lines[kMaxWidth * kLineUnits];
     for (int64_t i = rows * kLineUnits; i < width * kLineUnits; ++i) lines[i] = 0;
     for (int64_t unit = firstUnit; unit < lastUnit; unit += kLineUnits) {
-        const int64_t last = unit + kLineUnits < lastUnit ? unit + kLineUnits : lastUnit, n = last - unit;
+        const int64_t last = unit + kLineUnits < lastUnit ? unit + kLineUnits : lastUnit;
         for (int64_t row = 0; row < rows; ++row)
             unitLine(source, form, firstRow + row, unit, last, lines + row * kLineUnits);
-        float* block = out + (unit - firstUnit) * width;
-        int64_t u = 0;
-        if (width % 4 == 0)
-            for (; u + 4 <= n; u += 4)
-                for (int r = 0; r < width; r += 4)
-                    transpose4(lines + r * kLineUnits + u, kLineUnits, block + u * width + r, width);
-        for (; u < n; ++u)
-            for (int r = 0; r < width; ++r) block[u * width + r] = lines[r * kLineUnits + u];
+        transposeLines(lines, kLineUnits, last - unit, width, out + (unit - firstUnit) * width);
     }
 }
 
