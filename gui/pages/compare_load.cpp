@@ -78,15 +78,8 @@ void ComparePage::loadComparison() {
         [this](Comparison comparison) {
             comparison_ = std::move(comparison);
             compared_ = true;
-            QStringList names;
-            for (const ComparedRun& run : comparison_.runs) {
-                names << QString::fromStdString(run.run.name);
-            }
-            config_->setRows(comparison_.config, names);
-            configTable_->resizeColumnsToContents();
-            configHint_->setText(comparison_.config.size() == 1
-                                     ? QStringLiteral("1 field differs")
-                                     : QStringLiteral("%1 fields differ").arg(comparison_.config.size()));
+            showConfig();
+
             rebuildCurves();
             rebuildFinal();
             rebuildVerdicts();

@@ -187,6 +187,7 @@ QWidget* ComparePage::buildCurves() {
     below.title = QStringLiteral("Difference");
     below.yScale = ScaleKind::Linear;
     below.plusSign = true;
+    below.namesOffScale = true;
     below.margins = {56, 8, 12, 24};
     below.value = [](double v) { return formatLossDifference(v); };
     difference_ = new PlotView(below, &link_, this);
@@ -273,6 +274,7 @@ QWidget* ComparePage::buildTable() {
     sorted_->setSortRole(FinalNumbersModel::kSortRole);
     finalTable_->setModel(sorted_);
     prepare(finalTable_, QStringLiteral("Final numbers"));
+    finalTable_->horizontalHeader()->setStretchLastSection(false);
     finalTable_->setSortingEnabled(true);
     finalTable_->sortByColumn(-1, Qt::AscendingOrder);
     finalTable_->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);

@@ -68,6 +68,7 @@ class ComparePage : public Page {
     void rebuildFinal();
     void rebuildVerdicts();
     void rebuildParts();
+    void showConfig();
     QString metric() const;
     experiments::Axis axis() const;
     FinalRow finalRow(const Group& group) const;

@@ -20,6 +20,27 @@ namespace {
 
 constexpr size_t kFew = 8;  ///< groups with a style of their own
 
+/// Inside a group the name shows only what varies: "nano · bf16" and "nano · fp8 delayed" lose "nano · ".
+template <class Groups>
+void stripCommon(Groups& groups) {
+    const QString separator = QStringLiteral(" · ");
+    while (groups.size() > 1) {
+        const qsizetype end = groups.front().name.indexOf(separator);
+        if (end < 0) {
+            return;
+        }
+        const QString prefix = groups.front().name.left(end + separator.size());
+        for (const auto& group : groups) {
+            if (!group.name.startsWith(prefix) || group.name.size() <= prefix.size()) {
+                return;
+            }
+        }
+        for (auto& group : groups) {
+            group.name = group.name.mid(prefix.size());
+        }
+    }
+}
+
 /// "h.0/mlp.fc1/grad_output" as "h.0 fc1 · dy".
 QString shortTensor(const std::string& name) {
     const QStringList parts = QString::fromStdString(name).split(QLatin1Char('/'));
@@ -53,6 +74,7 @@ std::vector<ComparePage::Group> ComparePage::groups() const {
             group.verdict = &verdict;
             result.push_back(std::move(group));
         }
+        stripCommon(result);
         return result;
     }
     for (const QString& id : order()) {
@@ -164,6 +186,8 @@ void ComparePage::rebuildCurves() {
     if (high >= low) {
         link_.setMinimumSpan(time ? 0.1 : tokens ? 1000 : 4);
         link_.setExtent(std::min(low, axis() == Axis::Step ? 0.0 : low), high);
+        below.sizeFrom =
+            low + 0.2 * (high - low);  // the first fifth is the fall from the start: it may leave the scale
     }
     if (loss && floor_) {
         content.lines.push_back(
@@ -205,24 +229,34 @@ FinalRow ComparePage::finalRow(const Group& group) const {
     row.id = group.runs.value(0);
     row.series = group.style;
     row.runs = int(group.runs.size());
-    const auto mean = [&](const char* name, bool ratio) {
+    const auto mean = [&](const char* name) {
         double sum = 0;
         int count = 0;
         for (const ComparedRun& run : comparison_.runs) {
-            const auto& values = ratio ? run.ratio : run.final;
-            const auto found = values.find(name);
-            if (group.runs.contains(QString::fromStdString(run.run.id)) && found != values.end()) {
+            const auto found = run.final.find(name);
+            if (group.runs.contains(QString::fromStdString(run.run.id)) && found != run.final.end()) {
                 sum += found->second;
                 ++count;
             }
         }
         return count ? sum / count : NAN;
     };
-    row.validation = mean("val_loss", false);
-    row.tokensPerSecond = mean("tokens_per_s", false);
-    row.stepMs = mean("step_ms", false);
-    row.peakBytes = mean("peak_bytes", false);
-    row.ratio = mean("tokens_per_s", true);
+    row.validation = mean("val_loss");
+    row.tokensPerSecond = mean("tokens_per_s");
+    row.stepMs = mean("step_ms");
+    row.peakBytes = mean("peak_bytes");
+    if (!groups().empty()) {
+        double speed = 0;
+        int count = 0;
+        for (const ComparedRun& run : comparison_.runs) {
+            const auto found = run.final.find("tokens_per_s");
+            if (groups().front().runs.contains(QString::fromStdString(run.run.id)) && found != run.final.end()) {
+                speed += found->second;
+                ++count;
+            }
+        }
+        row.ratio = count && speed > 0 ? row.tokensPerSecond / (speed / count) : NAN;
+    }
     row.baseline = group.runs.contains(effectiveBaseline());
     for (const QString& id : group.runs) {
         if (const RunInfo* info = controller().run(id)) {
@@ -354,9 +388,42 @@ void ComparePage::rebuildParts() {
         }
         notes.push_back(std::move(note));
     }
-    parts_->setNotes(std::move(notes), visibleRuns().size() < 2 ? QStringLiteral("Pick a second run.")
-                                       : compared_              ? QStringLiteral("These runs share no recorded tensor.")
-                                                                : QStringLiteral("Reading the statistics."));
+    parts_->setNotes(std::move(notes),
+                     visibleRuns().size() < 2 ? QStringLiteral("Pick a second run.")
+                     : compared_ ? QStringLiteral("No tensor was recorded both by the baseline and by another run.")
+                                 : QStringLiteral("Reading the statistics."));
+}
+
+void ComparePage::showConfig() {
+    // A column a group, with the values of its first run; the seeds inside a group are no difference between settings.
+    QStringList names;
+    std::vector<size_t> columns;
+    const std::vector<Group> all = groups();
+    for (const Group& group : all) {
+        for (size_t i = 0; i < comparison_.runs.size(); ++i) {
+            if (QString::fromStdString(comparison_.runs[i].run.id) == group.runs.value(0)) {
+                names << group.name;
+                columns.push_back(i);
+                break;
+            }
+        }
+    }
+    std::vector<ConfigRow> rows;
+    for (const ConfigRow& row : comparison_.config) {
+        ConfigRow shown{row.path, {}};
+        for (size_t column : columns) {
+            shown.values.push_back(column < row.values.size() ? row.values[column] : std::string());
+        }
+        const bool differs = std::any_of(shown.values.begin(), shown.values.end(),
+                                         [&](const std::string& v) { return v != shown.values.front(); });
+        if (differs || all.size() < 2) {
+            rows.push_back(std::move(shown));
+        }
+    }
+    configHint_->setText(rows.size() == 1 ? QStringLiteral("1 field differs")
+                                          : QStringLiteral("%1 fields differ").arg(rows.size()));
+    config_->setRows(std::move(rows), names);
+    configTable_->resizeColumnsToContents();
 }
 
 }  // namespace mantissa::gui

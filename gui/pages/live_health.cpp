@@ -260,6 +260,10 @@ void HealthCard::showEvents() {
         if (!event->layer.empty() && event->tensorIndex >= 0 &&
             event->tensorIndex < int(series_.document().catalogue.size())) {
             note.detail = tensorTitle(series_.document().catalogue[size_t(event->tensorIndex)]);
+            const QString prefix = QString::fromStdString(event->layer + " " + event->tensor + ": ");
+            if (note.title.startsWith(prefix)) {  // the tensor stands in the second line
+                note.title = note.title.mid(prefix.size());
+            }
         }
         note.key = event->tensorIndex;
         note.step = double(event->step);

@@ -191,6 +191,7 @@ QWidget* LivePage::buildLoss() {
     strip_ = new PlotView(strip, &link_, this);
     strip_->setFixedHeight(84);
     Card* card = chartCard(QStringLiteral("Loss"), QStringLiteral("nats/token, log"), loss_, this);
+    lossCard_ = card;
     stripHead_ = new QWidget(card);
     auto* head = new QHBoxLayout(stripHead_);
     head->setContentsMargins(12, 0, 12, 0);
@@ -198,7 +199,7 @@ QWidget* LivePage::buildLoss() {
     stripMean_ = new TextLabel(QString(), Token::Text2, TextSize::Small, false, stripHead_);
     head->addWidget(stripTitle_);
     head->addWidget(
-        new TextLabel(QStringLiteral("nats/token, same smoothing"), Token::Text3, TextSize::Small, false, stripHead_));
+        new TextLabel(QStringLiteral("same unit and smoothing"), Token::Text3, TextSize::Small, false, stripHead_));
     head->addStretch(1);
     head->addWidget(stripMean_);
     stripHead_->setFixedHeight(20);
@@ -382,6 +383,7 @@ void LivePage::rebuild() {
     options.robustFrom = run_.spec().trainer.schedule.warmup;
     options.xLabels = !base;
     options.margins = base ? kLossMargins : QMargins(48, 26, 12, 24);
+    lossCard_->setHint(lossUnit() + QStringLiteral(", log"));
     loss_->setOptions(options);
     loss_->setContent(loss);
 

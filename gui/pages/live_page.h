@@ -13,6 +13,7 @@ class QToolButton;
 
 namespace mantissa::gui {
 
+class Card;
 class FiguresCard;
 class HealthCard;
 class MessageStrip;
@@ -69,6 +70,7 @@ class LivePage : public Page {
     MessageStrip* banner_ = nullptr;
     FiguresCard* figures_ = nullptr;
     PlotView *loss_ = nullptr, *strip_ = nullptr, *norm_ = nullptr, *rate_ = nullptr, *speed_ = nullptr;
+    Card* lossCard_ = nullptr;
     QWidget* stripHead_ = nullptr;
     QLabel *stripTitle_ = nullptr, *stripMean_ = nullptr;
     StepLedger* ledger_ = nullptr;

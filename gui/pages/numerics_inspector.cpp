@@ -230,7 +230,7 @@ QString Inspector::verdictText() const {
     return verdict_->headline();
 }
 
-void Inspector::showTensor(const RunDocument& document, const TensorReport& report) {
+void Inspector::showTensor(const RunDocument& document, const RunSpec& spec, const TensorReport& report) {
     if (report.tensor < 0 || !report.record || report.tensor >= int(document.catalogue.size())) {
         clear(QStringLiteral("No statistics of this tensor were recorded yet."));
         return;
@@ -245,10 +245,11 @@ void Inspector::showTensor(const RunDocument& document, const TensorReport& repo
     QStringList chips{QString::fromStdString(entry.format).toUpper()};
     std::vector<Token> tokens{Token::Text2};
     if (cast) {
-        const size_t history = report.window ? report.window->entries.size() + 1 : 0;
-        chips << (history ? QStringLiteral("%1, max of %2")
-                                .arg(QString::fromStdString(entry.recipe), formatCount(qint64(history)))
-                          : QString::fromStdString(entry.recipe));
+        const bool recent = spec.trainer.precision.algorithm == engine::Algorithm::MostRecent;
+        chips << (report.window && recent ? QStringLiteral("delayed, most recent")
+                  : report.window
+                      ? QStringLiteral("delayed, max of %1").arg(formatCount(spec.trainer.precision.historyLength))
+                      : QString::fromStdString(entry.recipe));
         tokens.push_back(Token::Text2);
         if (report.window && !report.window->everUpdated && report.step > 1) {
             chips << QStringLiteral("never updated");

@@ -37,8 +37,9 @@ class Inspector : public Card {
     Q_OBJECT
   public:
     explicit Inspector(QWidget* parent = nullptr);
-    /// entry null: nothing selected, or BF16 by plan (then `entry` is set and the report has no cast).
-    void showTensor(const experiments::RunDocument& document, const TensorReport& report);
+    /// A report without a record shows that nothing was recorded.
+    void showTensor(const experiments::RunDocument& document, const experiments::RunSpec& spec,
+                    const TensorReport& report);
     void clear(const QString& why);
     QString verdictText() const;
 

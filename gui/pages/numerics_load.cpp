@@ -281,8 +281,12 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
     if (cast) {
         counters.curves.push_back(line(QStringLiteral("underflow"), curves_[kUnder], ink, 1.5));
         counters.curves.push_back(line(QStringLiteral("subnormal"), curves_[kSub], Ink::of(Token::Text2), 1.3, {5, 3}));
-        counters.curves.push_back(line(QStringLiteral("over range"), curves_[kOver], Ink::of(Token::Bad), 1, {2, 2}));
-        counters.curves.push_back(line(QStringLiteral("clipped"), curves_[kClip], Ink::of(Token::Bad), 1.6));
+        PlotCurve over = line(QStringLiteral("over range"), curves_[kOver], Ink::of(Token::Warn), 0);
+        over.sampleMarker = Marker::Triangle;
+        counters.curves.push_back(over);
+        PlotCurve clipped = line(QStringLiteral("clipped"), curves_[kClip], Ink::of(Token::Bad), 0);
+        clipped.sampleMarker = Marker::TriangleDown;
+        counters.curves.push_back(clipped);
         if (entry.role == engine::TensorRole::GradOutput) {
             counters.lines.push_back({1e-3, QString(), Ink::of(Token::Warn), true, true});
             counters.notes.push_back({1e-3, QString(), QStringLiteral("alarm 0.1 %"), Token::Text3});
@@ -310,7 +314,7 @@ void NumericsPage::loadReport() {
     const int64_t step = step_;
     controller().load(
         this, kReport, [=](RunStore& store) { return readTensor(store, id, tensor, step); },
-        [this](TensorReport report) { inspector_->showTensor(run_.document(), report); });
+        [this](TensorReport report) { inspector_->showTensor(run_.document(), run_.spec(), report); });
 }
 
 }  // namespace mantissa::gui

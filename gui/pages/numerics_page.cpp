@@ -21,7 +21,7 @@ namespace mantissa::gui {
 
 namespace {
 
-constexpr int kLeft = 56, kRight = 84;
+constexpr int kLeft = 68, kRight = 84;
 
 QToolButton* toolButton(Glyph glyph, const char* tip, QWidget* parent) {
     auto* button = new QToolButton(parent);
@@ -177,6 +177,7 @@ QWidget* NumericsPage::buildLeft() {
     auto* gridRow = new QVBoxLayout(gridPage);
     gridRow->setContentsMargins(16, 4, 16, 8);
     grid_ = new HealthGrid(gridPage);
+    grid_->setMaximumCellHeight(28);
     gridRow->addWidget(grid_);
     stack_->addWidget(heat_);
     stack_->addWidget(gridPage);

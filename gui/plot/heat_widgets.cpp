@@ -282,7 +282,8 @@ QRectF HealthGrid::cellRect(int layer, int column) const {
     const int roles = std::max(1, int(roles_.size())), linears = std::max(1, int(linears_.size()));
     const double left = 36, top = 32, groupGap = 6;
     const double width = (this->width() - left - (linears - 1) * groupGap) / (linears * roles);
-    const double height = std::clamp((this->height() - top) / std::max(1.0, double(layers_.size())), 4.0, 14.0);
+    const double height =
+        std::clamp((this->height() - top) / std::max(1.0, double(layers_.size())), 4.0, double(tallest_));
     return QRectF(left + column * width + column / roles * groupGap, top + layer * height, width - 1, height - 1);
 }
 

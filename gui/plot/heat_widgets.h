@@ -92,6 +92,7 @@ class HealthGrid : public QWidget {
     void setCells(const QStringList& layers, const QStringList& linears, const QStringList& roles,
                   std::vector<GridCell> cells, const HeatScale& scale);
     void setMarked(int tensor);
+    void setMaximumCellHeight(int pixels) { tallest_ = pixels; }
     void setValueText(std::function<QString(double)> text) { text_ = std::move(text); }
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override { return {180, 80}; }
@@ -116,7 +117,7 @@ class HealthGrid : public QWidget {
     std::vector<GridCell> cells_;
     HeatScale scale_;
     std::function<QString(double)> text_;
-    int marked_ = -1, focus_ = 0;
+    int marked_ = -1, focus_ = 0, tallest_ = 14;
 };
 
 }  // namespace mantissa::gui

@@ -260,7 +260,7 @@ void HeatmapView::paintLabels(QPainter& painter) const {
         if (isOpen) {
             painter.setFont(uiFont(TextSize::Small, row == selected_));
             painter.setPen(color(row == selected_ ? Token::Text : Token::Text2));
-            painter.drawText(QRectF(24, rect.top() - 2, leftMargin_ - 30, rect.height() + 4),
+            painter.drawText(QRectF(30, rect.top() - 2, leftMargin_ - 36, rect.height() + 4),
                              Qt::AlignRight | Qt::AlignVCenter, rows_[size_t(row)].label);
         }
         if (first) {

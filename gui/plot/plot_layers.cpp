@@ -204,6 +204,9 @@ void PlotLayer::paintLines(QPainter& painter) const {
                             : line.labelRight  ? plot.right() - width - 8
                                                : plot.left() + 10;
         const double top = line.labelInMargin ? y - 8 : y - 16 < plot.top() ? y + 1 : y - 16;
+        QColor ground = color(Token::Panel);  // a name stays readable over a noisy curve
+        ground.setAlphaF(0.75f);
+        painter.fillRect(QRectF(left - 3, top + 1, width + 6, 14), ground);
         painter.drawText(QRectF(left, top, width + 2, 16), Qt::AlignLeft | Qt::AlignVCenter, line.label);
     }
 }
@@ -231,14 +234,23 @@ void PlotLayer::paintEvents(QPainter& painter) const {
             continue;
         }
         used.push_back(x);
-        QPen pen(color(event->token), 1, Qt::CustomDashLine, Qt::FlatCap);
-        pen.setDashPattern({1, 3});
-        painter.setPen(pen);
-        painter.drawLine(QPointF(std::floor(x) + 0.5, plot.top()), QPointF(std::floor(x) + 0.5, plot.bottom()));
+        // Many checkpoints would rule the chart: then only what is more serious keeps its line, and small charts show
+        // no more.
+        const bool serious =
+            event->token == Token::Warn || event->token == Token::Bad || event->token == Token::Nonfinite;
+        const bool grave = event->token == Token::Bad || event->token == Token::Nonfinite;
+        const bool lined = order.size() <= 6 || grave || (serious && view_.options_.eventIcons && order.size() <= 14);
         if (view_.options_.eventIcons) {
             paintGlyph(painter, event->glyph, QRectF(x - kIcon / 2.0, plot.top() - kIcon - 3, kIcon, kIcon),
                        color(event->token));
         }
+        if (!lined) {
+            continue;
+        }
+        QPen pen(color(event->token), 1, Qt::CustomDashLine, Qt::FlatCap);
+        pen.setDashPattern({1, 3});
+        painter.setPen(pen);
+        painter.drawLine(QPointF(std::floor(x) + 0.5, plot.top()), QPointF(std::floor(x) + 0.5, plot.bottom()));
     }
 }
 

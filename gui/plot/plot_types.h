@@ -95,6 +95,7 @@ struct PlotOptions {
     bool sharesView = true;                   ///< false: own X range, shared cursor only
     bool eventIcons = true;                   ///< false: lines without icons (a chart below another)
     bool readoutBox = false;                  ///< values at the cursor in a box in a free corner
+    bool namesOffScale = false;               ///< the legend says "off scale" for a value outside Y
     bool countAbove = false;                  ///< "k of n points above" for the first curve
     double sizeFrom = -1e300;                 ///< samples before this x do not size Y (a fresh scale)
     std::function<QString(double)> tickText;  ///< of Y ticks; default: the number with the digits of its step

@@ -501,6 +501,13 @@ std::vector<LegendEntry> PlotView::legend() const {
                 entry.value = inside ? valueText(double(data.y(data.nearest(cursor)))) : notMeasured();
             }
         }
+        if (options_.namesOffScale && curve.legendValue && !data.empty()) {
+            const size_t at = std::isnan(cursor) ? data.size() - 1 : data.nearest(cursor);
+            const double unit = y_.unit(double(data.y(at)));
+            if (std::isfinite(data.y(at)) && (unit < 0 || unit > 1)) {
+                entry.value = QStringLiteral("off scale");
+            }
+        }
         result.push_back(std::move(entry));
     }
     return result;
