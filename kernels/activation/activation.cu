@@ -49,24 +49,27 @@ struct ActivationArgs {
     CastParams cast, again;
     float* biasPartials;
     int64_t rows, cols, rowsPerBlock;
-    bool swiGlu, aligned;
+    bool aligned;
 };
 
 /// GELU both ways, SwiGLU forward.
-template <class T, bool kDear, bool kBackward>
-__global__ void __launch_bounds__(kThreads, kDear ? 1 : 4) activationKernel(ActivationArgs args) {
+template <class T, CastMode kMode, bool kBackward, bool kSwiGlu>
+__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1
+                                            : kBackward                ? 4
+                                                                       : 6) activationKernel(ActivationArgs args) {
     extern __shared__ uint32_t stages[];
     __shared__ CastShared shared;
     CastState state, againState;
-    beginCast(args.cast, state, shared);
+    beginCast<kMode>(args.cast, state, shared);
     if (kBackward && args.again.active()) againState.scale = args.again.scale ? *args.again.scale : 1.0f;
-    const bool transposes = args.cast.transposes(), transposesAgain = kBackward && args.again.transposes();
+    const bool transposes = writesTransposed<kMode>(args.cast), transposesAgain = kBackward && args.again.transposes();
     uint32_t* stage = stages;
     uint32_t* againStage = stages + (transposes ? stageWords(blockDim.x) : 0);
     const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
     const int64_t col = blockCol + threadIdx.x * kLane;
-    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, args.cols - col)));
-    const bool aligned = args.aligned && valid == kLane;
+    const Columns<kMode> columns(col, args.cols, args.aligned);
+    const int valid = columns.valid;
+    const bool aligned = columns.aligned;
     const int64_t rowStart = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock;
     const int64_t rowEnd = min(args.rows, rowStart + args.rowsPerBlock);
     float sums[kLane] = {};
@@ -81,9 +84,9 @@ __global__ void __launch_bounds__(kThreads, kDear ? 1 : 4) activationKernel(Acti
                 const int64_t row = first + i;
                 rawX[i].clear(), rawD[i].clear();
                 if (row >= rowEnd || valid == 0) continue;
-                const int64_t at = args.swiGlu ? row * 2 * args.cols + col : row * args.cols + col;
+                const int64_t at = kSwiGlu ? row * 2 * args.cols + col : row * args.cols + col;
                 rawX[i].load(static_cast<const T*>(args.in) + at, valid, aligned);
-                if (args.swiGlu) rawD[i].load(static_cast<const T*>(args.in) + at + args.cols, valid, aligned);
+                if (kSwiGlu) rawD[i].load(static_cast<const T*>(args.in) + at + args.cols, valid, aligned);
                 if (kBackward) rawD[i].load(static_cast<const T*>(args.dOut) + at, valid, aligned);
             }
             uint2 codes[4] = {}, againCodes[4] = {};
@@ -106,8 +109,9 @@ __global__ void __launch_bounds__(kThreads, kDear ? 1 : 4) activationKernel(Acti
                         if (args.outAgain) store8(static_cast<T*>(args.outAgain) + at, valid, aligned, y);
                         if (args.again.active()) {
                             roundForCast<T>(y);
-                            againCodes[i] = cast8<false, false>(args.again, y, valid, row, col, againState, shared);
-                            storeCodes(args.again, againCodes[i], row, col, valid, aligned);
+                            againCodes[i] = cast8 < kMode == CastMode::Generic ? CastMode::Generic : CastMode::Full,
+                            false > (args.again, y, valid, row, col, againState, shared);
+                            storeCodes<kMode>(args.again, againCodes[i], row, col, valid, aligned);
                         }
                     }
                     rawD[i].pack(d);
@@ -116,15 +120,15 @@ __global__ void __launch_bounds__(kThreads, kDear ? 1 : 4) activationKernel(Acti
                     for (int j = 0; j < kLane; ++j) sums[j] += d[j];
                 } else {
 #pragma unroll
-                    for (int j = 0; j < kLane; ++j) d[j] = args.swiGlu ? x[j] * sigmoid(x[j]) * d[j] : gelu(x[j]);
+                    for (int j = 0; j < kLane; ++j) d[j] = kSwiGlu ? x[j] * sigmoid(x[j]) * d[j] : gelu(x[j]);
                     rawD[i].pack(d);
                     rawD[i].unpack(d);
                 }
                 if (args.out) rawD[i].store(static_cast<T*>(args.out) + at, valid, aligned);
-                if (!args.cast.active()) continue;
+                if (!casts<kMode>(args.cast)) continue;
                 if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(d);
-                codes[i] = cast8<kDear>(args.cast, d, valid, row, col, state, shared);
-                storeCodes(args.cast, codes[i], row, col, valid, aligned);
+                codes[i] = cast8<kMode>(args.cast, d, valid, row, col, state, shared);
+                storeCodes<kMode>(args.cast, codes[i], row, col, valid, aligned);
             }
             if (transposes) stageFourRows(stage, group, codes);
             if (transposesAgain) stageFourRows(againStage, group, againCodes);
@@ -136,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, kDear ? 1 : 4) activationKernel(Acti
         store8(args.biasPartials + blockIdx.y * args.cols + col, valid, aligned, sums);
     }
     const int block = blockIdx.y * gridDim.x + blockIdx.x;
-    endCast<kDear>(args.cast, state, shared, block, block == 0);
+    endCast<kMode>(args.cast, state, shared, block, block == 0);
 }
 
 /// SwiGLU backward in plain form: dIn (rows, 2 cols) and out again; casts and sums follow as passes of their own.
@@ -167,25 +171,23 @@ Geometry geometry(int64_t rows, int64_t cols) {
     return g;
 }
 
-template <class T, bool kDear, bool kBackward>
+template <class T, CastMode kMode, bool kBackward, bool kSwiGlu>
 void launchKernel(const LaunchContext& context, const ActivationArgs& args, const Geometry& g) {
     const int staged = (args.cast.transposes() ? 1 : 0) + (kBackward && args.again.transposes() ? 1 : 0);
     const size_t bytes = staged * stageWords(g.threads) * sizeof(uint32_t);
-    auto* kernel = activationKernel<T, kDear, kBackward>;
+    auto* kernel = activationKernel<T, kMode, kBackward, kSwiGlu>;
     allowSharedMemory(kernel, bytes);
     const dim3 grid(static_cast<unsigned>(g.columnBlocks), static_cast<unsigned>(g.rowBlocks));
     kernel<<<grid, g.threads, bytes, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
-template <bool kBackward>
+template <bool kBackward, bool kSwiGlu>
 void launchTyped(const LaunchContext& context, DType type, const ActivationArgs& args, const Geometry& g) {
     withType(type, "activation", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        if constexpr (std::is_same_v<T, Bf16>) {
-            if (!args.cast.partials) return launchKernel<T, false, kBackward>(context, args, g);
-        }
-        launchKernel<T, true, kBackward>(context, args, g);
+        withMode<T>(castModeOf(args.cast, args.aligned),
+                    [&](auto mode) { launchKernel<T, decltype(mode)::value, kBackward, kSwiGlu>(context, args, g); });
     });
     mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
 }
@@ -253,12 +255,15 @@ void launch(const LaunchContext& context, const ActivationForward& op) {
     ActivationArgs args{};
     args.in = op.in, args.out = op.out, args.rows = op.rows, args.cols = op.cols, args.rowsPerBlock = g.rowsPerBlock;
     args.cast = castParams(op.cast, op.rows, op.cols, "activation forward");
-    args.swiGlu = op.kind == Activation::SwiGlu;
     args.aligned = alignedRows(op.in, op.cols) && alignedRows(op.out, op.cols) && alignedRows(op.cast.codes, op.cols);
     if (workspaceBytes(op)) {
         args.cast.partials = static_cast<DearPartial*>(context.scratch(workspaceBytes(op), "activation forward"));
     }
-    launchTyped<false>(context, op.type, args, g);
+    if (op.kind == Activation::SwiGlu) {
+        launchTyped<false, true>(context, op.type, args, g);
+    } else {
+        launchTyped<false, false>(context, op.type, args, g);
+    }
 }
 
 void launch(const LaunchContext& context, const ActivationBackward& op) {
@@ -280,7 +285,7 @@ void launch(const LaunchContext& context, const ActivationBackward& op) {
     args.aligned = alignedRows(op.in, op.cols) && alignedRows(op.dOut, op.cols) && alignedRows(op.dIn, op.cols) &&
                    alignedRows(op.outAgain, op.cols) && alignedRows(op.cast.codes, op.cols) &&
                    alignedRows(op.again.codes, op.cols);
-    launchTyped<true>(context, op.type, args, g);
+    launchTyped<true, false>(context, op.type, args, g);
     ColumnSums sums;
     sums.sum[0] = {args.biasPartials, op.dBias};
     reduceColumns(context, sums, g.rowBlocks, op.cols, op.accumulate);

@@ -3,6 +3,7 @@
 // which costs 7 products where FlashAttention-2's atomic form needs 5, and gives the same bits every time. Products and
 // shared-memory reads limit both kernels.
 #include "kernels/attention/attention_cuda.cuh"
+#include "kernels/attention/attention_cudnn.h"
 #include "kernels/device/cuda/cast.cuh"
 
 namespace mantissa::kernels::cuda {
@@ -276,19 +277,7 @@ Quantize castAgain(const AttentionBackward& op) {
     return cast;
 }
 
-}  // namespace
-
-size_t workspaceBytes(const AttentionBackward& op) {
-    return deltaBytes(op) + workspaceBytes(castOfGradient(op));
-}
-
-void launch(const LaunchContext& context, const AttentionBackward& op) {
-    require(op.headWidth == 32 || op.headWidth == 64 || op.headWidth == 128, "attention",
-            "head width must be 32, 64 or 128");
-    require(op.batch > 0 && op.context > 0 && op.heads > 0, "attention", "sizes must be positive");
-    require(op.qkv && op.out && op.lse && op.dOut && op.dQkv, "attention",
-            "qkv, out, lse, dOut and dQkv must be given");
-    float* delta = static_cast<float*>(context.scratch(workspaceBytes(op), "attention backward"));
+void runOwn(const LaunchContext& context, const AttentionBackward& op, float* delta) {
     attentionDelta(context, op, delta);
     switch (op.type) {
         case DType::F32:
@@ -302,6 +291,29 @@ void launch(const LaunchContext& context, const AttentionBackward& op) {
             break;
         default:
             require(false, "attention", "type must be F32, BF16 or F16");
+    }
+}
+
+}  // namespace
+
+size_t workspaceBytes(const AttentionBackward& op) {
+    CudnnAttention* cudnn = cudnnAttention();
+    const size_t own = deltaBytes(op) + workspaceBytes(castOfGradient(op));
+    const size_t library = cudnn && cudnn->supports(op) ? cudnn->workspaceBytes(op) : 0;
+    return library > own ? library : own;
+}
+
+void launch(const LaunchContext& context, const AttentionBackward& op) {
+    require(op.headWidth == 32 || op.headWidth == 64 || op.headWidth == 128, "attention",
+            "head width must be 32, 64 or 128");
+    require(op.batch > 0 && op.context > 0 && op.heads > 0, "attention", "sizes must be positive");
+    require(op.qkv && op.out && op.lse && op.dOut && op.dQkv, "attention",
+            "qkv, out, lse, dOut and dQkv must be given");
+    void* scratch = context.scratch(workspaceBytes(op), "attention backward");
+    if (CudnnAttention* cudnn = cudnnAttention(); cudnn && cudnn->supports(op)) {
+        cudnn->run(context, op, scratch);
+    } else {
+        runOwn(context, op, static_cast<float*>(scratch));
     }
     LaunchContext rest = context;
     rest.workspace = static_cast<char*>(context.workspace) + deltaBytes(op);

@@ -4,6 +4,7 @@
 // from shared memory is used twice: with 16 the reads, not the products, would be the limit. Keys come in tiles of 64,
 // double buffered by cp.async. Late query tiles, which see the most keys, start first. Products limit it.
 #include "kernels/attention/attention_cuda.cuh"
+#include "kernels/attention/attention_cudnn.h"
 #include "kernels/device/cuda/cast.cuh"
 
 namespace mantissa::kernels::cuda {
@@ -213,7 +214,10 @@ Quantize castOfOut(const AttentionForward& op) {
 }  // namespace
 
 size_t workspaceBytes(const AttentionForward& op) {
-    return op.cast.format == DType::None ? 0 : workspaceBytes(castOfOut(op));
+    CudnnAttention* cudnn = cudnnAttention();
+    const size_t library = cudnn && cudnn->supports(op) ? cudnn->workspaceBytes(op) : 0;
+    const size_t cast = op.cast.format == DType::None ? 0 : workspaceBytes(castOfOut(op));
+    return library > cast ? library : cast;
 }
 
 void launch(const LaunchContext& context, const AttentionForward& op) {
@@ -221,6 +225,11 @@ void launch(const LaunchContext& context, const AttentionForward& op) {
             "head width must be 32, 64 or 128");
     require(op.batch > 0 && op.context > 0 && op.heads > 0, "attention", "sizes must be positive");
     require(op.qkv && op.out && op.lse, "attention", "qkv, out and lse must be given");
+    if (CudnnAttention* cudnn = cudnnAttention(); cudnn && cudnn->supports(op)) {
+        cudnn->run(context, op, context.scratch(workspaceBytes(op), "attention"));
+        if (op.cast.format != DType::None) launch(context, castOfOut(op));
+        return;
+    }
     switch (op.type) {
         case DType::F32:
             attentionForwardF32(context, op);

@@ -40,7 +40,7 @@ struct Sorted {
     float* partials;  ///< (chunks, 2, cols): the run that came from before, the run that goes on
 };
 
-/// Block: one chunk, threads over columns. A run that lies inside the chunk is added to the table at once.
+/// Block: one chunk and a stretch of columns. A run that lies inside the chunk is added to the table at once.
 template <class T>
 __global__ void chunkSumsKernel(EmbeddingBackward op, Sorted sorted) {
     const int first = blockIdx.x * kChunk, last = min(sorted.count, first + kChunk);
@@ -51,7 +51,8 @@ __global__ void chunkSumsKernel(EmbeddingBackward op, Sorted sorted) {
         if (at >= first && at < last) rows[at - first] = sorted.rows[at];
     }
     __syncthreads();
-    for (int64_t col = threadIdx.x; col < op.cols; col += blockDim.x) {
+    const int64_t col = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+    if (col < op.cols) {
         float sum = 0;
         int start = 0;
         for (int i = 0; i < last - first; ++i) {
@@ -85,7 +86,8 @@ __global__ void crossingRunsKernel(EmbeddingBackward op, Sorted sorted) {
     const int first = chunk * kChunk;
     // The whole chunk is the middle of a run that began earlier: another block adds it.
     if (sorted.tokens[first] == token && first > 0 && sorted.tokens[first - 1] == token) return;
-    for (int64_t col = threadIdx.x; col < op.cols; col += blockDim.x) {
+    const int64_t col = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+    if (col < op.cols) {
         float sum = sorted.partials[(static_cast<int64_t>(chunk) * 2 + 1) * op.cols + col];
         for (int next = chunk + 1; next * kChunk < sorted.count && sorted.tokens[next * kChunk] == token; ++next) {
             sum += sorted.partials[static_cast<int64_t>(next) * 2 * op.cols + col];
@@ -97,7 +99,8 @@ __global__ void crossingRunsKernel(EmbeddingBackward op, Sorted sorted) {
 template <class T>
 __global__ void positionsKernel(EmbeddingBackward op) {
     const int64_t position = blockIdx.x;
-    for (int64_t col = threadIdx.x; col < op.cols; col += blockDim.x) {
+    const int64_t col = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+    if (col < op.cols) {
         float sum = 0;
         for (int64_t b = 0; b < op.batch; ++b) {
             sum += toFloat(static_cast<const T*>(op.dOut)[(b * op.context + position) * op.cols + col]);
@@ -177,11 +180,12 @@ void launch(const LaunchContext& context, const EmbeddingBackward& op) {
     const Sorted sorted{tokens, rows, count, reinterpret_cast<float*>(scratch + layout.partials)};
     const unsigned chunks = static_cast<unsigned>((count + kChunk - 1) / kChunk);
     const int threads = threadsFor(op.cols);
+    const unsigned stretches = static_cast<unsigned>((op.cols + threads - 1) / threads);
     withType(op.type, "embedding backward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        chunkSumsKernel<T><<<chunks, threads, 0, context.stream>>>(op, sorted);
-        crossingRunsKernel<<<chunks, threads, 0, context.stream>>>(op, sorted);
-        positionsKernel<T><<<static_cast<unsigned>(op.context), threads, 0, context.stream>>>(op);
+        chunkSumsKernel<T><<<dim3(chunks, stretches), threads, 0, context.stream>>>(op, sorted);
+        crossingRunsKernel<<<dim3(chunks, stretches), threads, 0, context.stream>>>(op, sorted);
+        positionsKernel<T><<<dim3(static_cast<unsigned>(op.context), stretches), threads, 0, context.stream>>>(op);
     });
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }

@@ -19,6 +19,82 @@ __device__ __forceinline__ MaxSum join(MaxSum a, MaxSum b) {
     return {largest, a.sum * __expf(a.largest - largest) + b.sum * __expf(b.largest - largest)};
 }
 
+constexpr int kRowThreads = 512;
+
+/// One value of a block by `join`, in a fixed order.
+template <class Join>
+__device__ __forceinline__ float blockJoin(float value, float* warps, Join joinTwo) {
+    for (int offset = 16; offset; offset /= 2) value = joinTwo(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = warps[0];
+    for (int i = 1; i < kRowThreads / 32; ++i) value = joinTwo(value, warps[i]);
+    return value;
+}
+
+/// A block a row of 16-bit logits, kept in shared memory: every thread copies and reads its own vectors.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads, 2) crossEntropyKeptKernel(CrossEntropy op) {
+    extern __shared__ uint4 kept[];
+    __shared__ float largestOf[kRowThreads / 32], sumOf[kRowThreads / 32];
+    const int64_t row = blockIdx.x;
+    uint4* logits = reinterpret_cast<uint4*>(static_cast<T*>(op.logits) + row * op.vocabularyPadded);
+    const int vectors = static_cast<int>(op.vocabularyPadded / kLane), words = static_cast<int>(op.vocabulary);
+    for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
+        const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(kept + i));
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(logits + i));
+    }
+    asm volatile("cp.async.commit_group;");
+    asm volatile("cp.async.wait_group 0;");
+    const int64_t target = op.targets[row];
+    const float wanted = toFloat(static_cast<const T*>(op.logits)[row * op.vocabularyPadded + target]);
+
+    const auto unpack = [&](int i, float(&x)[kLane]) {
+        Raw8<T> raw;
+        raw.words[0] = kept[i];
+        raw.unpack(x);
+        if (i * kLane + kLane > words) {
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) {
+                if (i * kLane + j >= words) x[j] = -INFINITY;
+            }
+        }
+    };
+    float most = -INFINITY;
+    for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
+        float x[kLane];
+        unpack(i, x);
+#pragma unroll
+        for (int j = 0; j < kLane; ++j) most = fmaxf(most, x[j]);
+    }
+    most = blockJoin(most, largestOf, [](float a, float b) { return fmaxf(a, b); });
+    const float shift = most * 1.4426950408889634f;
+    float sum = 0;
+    for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
+        float x[kLane];
+        unpack(i, x);
+#pragma unroll
+        for (int j = 0; j < kLane; ++j) sum += exp2f(__fmaf_rn(x[j], 1.4426950408889634f, -shift));  // NaN goes through
+    }
+    sum = blockJoin(sum, sumOf, [](float a, float b) { return a + b; });
+    if (threadIdx.x == 0) op.losses[row] = logf(sum) + (most - wanted);
+    if (!op.backward) return;
+    // The block has read `wanted` (blockJoin's barriers), so the row may be written over.
+    const float scale = *op.gradientScale, inverse = 1.0f / sum;
+    for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
+        float x[kLane];
+        unpack(i, x);
+#pragma unroll
+        for (int j = 0; j < kLane; ++j) {
+            const float probability = exp2f(__fmaf_rn(x[j], 1.4426950408889634f, -shift)) * inverse;
+            x[j] = i * kLane + j < words ? (probability - (i * kLane + j == target ? 1.0f : 0.0f)) * scale : 0.0f;
+        }
+        Raw8<T> raw;
+        raw.pack(x);
+        logits[i] = raw.words[0];
+    }
+}
+
 /// kThreads threads a row; 32: several rows a block.
 template <class T, int kThreads>
 __global__ void crossEntropyKernel(CrossEntropy op, bool aligned) {
@@ -80,6 +156,8 @@ __global__ void crossEntropyKernel(CrossEntropy op, bool aligned) {
     }
 }
 
+constexpr size_t kKeptBytes = 110 * 1024;  ///< two blocks fit Hopper's 227 KiB
+
 constexpr int kSumThreads = 1024;
 
 __global__ void __launch_bounds__(kSumThreads) sumLossesKernel(SumLosses op) {
@@ -121,9 +199,18 @@ void launch(const LaunchContext& context, const CrossEntropy& op) {
         if (op.vocabularyPadded <= 1024) {
             crossEntropyKernel<T, 32>
                 <<<static_cast<unsigned>((op.rows + 3) / 4), 128, 0, context.stream>>>(op, aligned);
-        } else {
-            crossEntropyKernel<T, 512><<<static_cast<unsigned>(op.rows), 512, 0, context.stream>>>(op, aligned);
+            return;
         }
+        const unsigned rows = static_cast<unsigned>(op.rows);
+        if constexpr (sizeof(T) == 2) {
+            const size_t bytes = static_cast<size_t>(op.vocabularyPadded) * sizeof(T);
+            if (aligned && bytes <= kKeptBytes && bytes + 1024 <= static_cast<size_t>(context.sharedMemoryPerBlock)) {
+                allowSharedMemory(crossEntropyKeptKernel<T>, bytes);
+                crossEntropyKeptKernel<T><<<rows, kRowThreads, bytes, context.stream>>>(op);
+                return;
+            }
+        }
+        crossEntropyKernel<T, kRowThreads><<<rows, kRowThreads, 0, context.stream>>>(op, aligned);
     });
     MANTISSA_CUDA_CHECK(cudaGetLastError());
     if (op.backward && op.cast.format != DType::None) launch(context, castOf(op));

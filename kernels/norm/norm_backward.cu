@@ -21,7 +21,7 @@ struct NormBackwardArgs {
 constexpr int kPair = 2;
 static_assert(kRowGroup / kPair == 2, "the two buffers of blockSum alternate within a group and from group to group");
 
-template <class T, bool kDear, int kMaxThreads>
+template <class T, CastMode kMode, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardArgs args) {
     constexpr int kTile = normTile(kMaxThreads);
     extern __shared__ uint32_t stages[];
@@ -29,19 +29,20 @@ __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardAr
     __shared__ float sums[2][32 * 2 * kPair];
     const NormBackward& op = args.op;
     CastState state, againState;
-    beginCast(args.cast, state, shared);
+    beginCast<kMode>(args.cast, state, shared);
     if (args.again.active()) againState.scale = args.again.scale ? *args.again.scale : 1.0f;
-    const bool transposes = args.cast.transposes(), transposesAgain = args.again.transposes();
+    const bool transposes = writesTransposed<kMode>(args.cast), transposesAgain = args.again.transposes();
     uint32_t* stage = stages;
     uint32_t* againStage = stages + (transposes ? stageWords(blockDim.x, kTile) : 0);
     const int64_t col = static_cast<int64_t>(threadIdx.x) * kLane;
-    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, op.cols - col)));
-    const bool aligned = args.aligned && valid == kLane;
+    const Columns<kMode> columns(col, op.cols, args.aligned);
+    const int valid = columns.valid;
+    const bool aligned = columns.aligned;
     const bool layerNorm = op.kind == NormKind::LayerNorm;
     const bool makesAgain = args.again.active() || op.outAgain;
     const float perColumn = 1.0f / static_cast<float>(op.cols);
-    float gain[kLane];
-    load8(static_cast<const T*>(op.gain) + col, valid, aligned, gain);
+    float gain[kLane] = {};
+    if (valid > 0) load8(static_cast<const T*>(op.gain) + col, valid, aligned, gain);
     float gainSum[kLane] = {}, biasSum[kLane] = {}, linearSum[kLane] = {};
 
     const int64_t rowStart = static_cast<int64_t>(blockIdx.x) * args.rowsPerBlock;
@@ -76,21 +77,22 @@ __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardAr
                     if (op.bias) load8(static_cast<const T*>(op.bias) + col, valid, aligned, bias);
 #pragma unroll
                     for (int j = 0; j < kLane; ++j) {
-                        y[j] = j < valid ? normValue(r[j], mean[i], rstd[i], gain[j], bias[j]) : 0.0f;
+                        y[j] = columns.has(j) ? normValue(r[j], mean[i], rstd[i], gain[j], bias[j]) : 0.0f;
                     }
                     if (op.outAgain) store8(static_cast<T*>(op.outAgain) + at, valid, aligned, y);
                     if (args.again.active()) {
                         roundForCast<T>(y);
                         uint2& code = againCodes[half * kPair + i];
-                        code = cast8<false, false>(args.again, y, valid, row, col, againState, shared);
-                        storeCodes(args.again, code, row, col, valid, aligned);
+                        code = cast8 < kMode == CastMode::Generic ? CastMode::Generic : CastMode::Full,
+                        false > (args.again, y, valid, row, col, againState, shared);
+                        storeCodes<kMode>(args.again, code, row, col, valid, aligned);
                     }
                 }
                 dOut[i].unpack(d);
                 both[i] = both[kPair + i] = 0;
 #pragma unroll
                 for (int j = 0; j < kLane; ++j) {
-                    const float hat = j < valid ? (r[j] - mean[i]) * rstd[i] : 0.0f;
+                    const float hat = columns.has(j) ? (r[j] - mean[i]) * rstd[i] : 0.0f;
                     gainSum[j] += d[j] * hat;
                     biasSum[j] += d[j];
                     d[j] *= gain[j];
@@ -109,17 +111,17 @@ __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardAr
 #pragma unroll
                 for (int j = 0; j < kLane; ++j) {
                     const float hat = (r[j] - mean[i]) * rstd[i];
-                    value[j] = j < valid ? value[j] + rstd[i] * (d[j] * gain[j] - shift - hat * dot) : 0.0f;
+                    value[j] = columns.has(j) ? value[j] + rstd[i] * (d[j] * gain[j] - shift - hat * dot) : 0.0f;
                 }
                 in[i].pack(value);
                 in[i].unpack(value);
 #pragma unroll
                 for (int j = 0; j < kLane; ++j) linearSum[j] += value[j];
                 if (op.dResidual) in[i].store(static_cast<T*>(op.dResidual) + row * op.cols + col, valid, aligned);
-                if (!args.cast.active()) continue;
+                if (!casts<kMode>(args.cast)) continue;
                 if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(value);
-                codes[half * kPair + i] = cast8<kDear>(args.cast, value, valid, row, col, state, shared);
-                storeCodes(args.cast, codes[half * kPair + i], row, col, valid, aligned);
+                codes[half * kPair + i] = cast8<kMode>(args.cast, value, valid, row, col, state, shared);
+                storeCodes<kMode>(args.cast, codes[half * kPair + i], row, col, valid, aligned);
             }
         }
         const int group = static_cast<int>((first - rowStart) % kTile) / kRowGroup;
@@ -137,18 +139,18 @@ __global__ void __launch_bounds__(kMaxThreads) normBackwardKernel(NormBackwardAr
         if (op.dBias) store8(args.biasPartials + at, valid, aligned, biasSum);
         if (op.dLinearBias) store8(args.linearPartials + at, valid, aligned, linearSum);
     }
-    endCast<kDear>(args.cast, state, shared, blockIdx.x, blockIdx.x == 0);
+    endCast<kMode>(args.cast, state, shared, blockIdx.x, blockIdx.x == 0);
 }
 
 size_t partialBytes(const NormBackward& op) {
     return roundUp256(static_cast<size_t>(rowBlocks(op.rows) * op.cols) * sizeof(float));
 }
 
-template <class T, bool kDear, int kMaxThreads>
+template <class T, CastMode kMode, int kMaxThreads>
 void launchBackward(const LaunchContext& context, const NormBackwardArgs& args, int threads) {
     const int staged = (args.cast.transposes() ? 1 : 0) + (args.again.transposes() ? 1 : 0);
     const size_t bytes = staged * stageWords(threads, normTile(kMaxThreads)) * sizeof(uint32_t);
-    auto* kernel = normBackwardKernel<T, kDear, kMaxThreads>;
+    auto* kernel = normBackwardKernel<T, kMode, kMaxThreads>;
     allowSharedMemory(kernel, bytes);
     kernel<<<static_cast<unsigned>(rowBlocks(args.op.rows)), threads, bytes, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
@@ -217,12 +219,16 @@ void launch(const LaunchContext& context, const NormBackward& op) {
     withType(op.type, "norm backward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
         if constexpr (std::is_same_v<T, Bf16>) {
-            if (threads > 512) return launchBackward<T, true, 1024>(context, args, threads);
-            if (!args.cast.partials && threads <= 256) return launchBackward<T, false, 256>(context, args, threads);
-            if (!args.cast.partials) return launchBackward<T, false, 512>(context, args, threads);
+            if (threads > 512) return launchBackward<T, CastMode::Generic, 1024>(context, args, threads);
         }
         require(threads <= 512, "norm backward", "more than 4096 columns are supported in BF16 only");
-        launchBackward<T, true, 512>(context, args, threads);
+        withMode<T>(castModeOf(args.cast, args.aligned), [&](auto mode) {
+            constexpr CastMode kMode = decltype(mode)::value;
+            if constexpr (kMode != CastMode::Generic) {
+                if (threads <= 256) return launchBackward<T, kMode, 256>(context, args, threads);
+            }
+            launchBackward<T, kMode, 512>(context, args, threads);
+        });
     });
     mergeDear(context, args.cast, rowBlocks(op.rows));
     ColumnSums sums;

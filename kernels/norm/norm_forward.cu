@@ -14,7 +14,7 @@ struct NormForwardArgs {
     bool aligned;
 };
 
-template <class T, bool kDear, int kMaxThreads>
+template <class T, CastMode kMode, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs args) {
     constexpr int kTile = normTile(kMaxThreads);
     extern __shared__ uint32_t stage[];
@@ -22,15 +22,16 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
     __shared__ float sums[2][32 * kRowGroup];
     const NormForward& op = args.op;
     CastState state;
-    beginCast(args.cast, state, shared);
+    beginCast<kMode>(args.cast, state, shared);
     const int64_t col = static_cast<int64_t>(threadIdx.x) * kLane;
-    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, op.cols - col)));
-    const bool aligned = args.aligned && valid == kLane, transposes = args.cast.transposes();
+    const Columns<kMode> columns(col, op.cols, args.aligned);
+    const int valid = columns.valid;
+    const bool aligned = columns.aligned, transposes = writesTransposed<kMode>(args.cast);
     const bool layerNorm = op.kind == NormKind::LayerNorm;
     const float perColumn = 1.0f / static_cast<float>(op.cols);
-    float gain[kLane], bias[kLane] = {};
-    load8(static_cast<const T*>(op.gain) + col, valid, aligned, gain);
-    if (op.bias) load8(static_cast<const T*>(op.bias) + col, valid, aligned, bias);
+    float gain[kLane] = {}, bias[kLane] = {};
+    if (valid > 0) load8(static_cast<const T*>(op.gain) + col, valid, aligned, gain);
+    if (op.bias && valid > 0) load8(static_cast<const T*>(op.bias) + col, valid, aligned, bias);
 
     const int64_t rowEnd = min(op.rows, static_cast<int64_t>(blockIdx.x + 1) * args.rowsPerBlock);
     const int64_t rowStart = static_cast<int64_t>(blockIdx.x) * args.rowsPerBlock;
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
             r[i].unpack(value);
 #pragma unroll
             for (int j = 0; j < kLane; ++j) {
-                const float centred = j < valid ? value[j] - sum[i] : 0.0f;
+                const float centred = columns.has(j) && valid > 0 ? value[j] - sum[i] : 0.0f;
                 square[i] += centred * centred;
             }
         }
@@ -94,12 +95,13 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
             float y[kLane];
             r[i].unpack(y);
 #pragma unroll
-            for (int j = 0; j < kLane; ++j) y[j] = j < valid ? normValue(y[j], sum[i], rstd, gain[j], bias[j]) : 0.0f;
+            for (int j = 0; j < kLane; ++j)
+                y[j] = columns.has(j) ? normValue(y[j], sum[i], rstd, gain[j], bias[j]) : 0.0f;
             if (op.out) store8(static_cast<T*>(op.out) + row * op.cols + col, valid, aligned, y);
-            if (!args.cast.active()) continue;
+            if (!casts<kMode>(args.cast)) continue;
             if (!op.castFromF32) roundForCast<T>(y);
-            codes[i] = cast8<kDear>(args.cast, y, valid, row, col, state, shared);
-            storeCodes(args.cast, codes[i], row, col, valid, aligned);
+            codes[i] = cast8<kMode>(args.cast, y, valid, row, col, state, shared);
+            storeCodes<kMode>(args.cast, codes[i], row, col, valid, aligned);
         }
         if (transposes) {
             const int group = static_cast<int>((first - rowStart) % kTile) / kRowGroup;
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
             if (group == kTile / kRowGroup - 1) writeStage<kTile>(args.cast, stage, first + kRowGroup - kTile, 0);
         }
     }
-    endCast<kDear>(args.cast, state, shared, blockIdx.x, blockIdx.x == 0);
+    endCast<kMode>(args.cast, state, shared, blockIdx.x, blockIdx.x == 0);
 }
 
 /// Whole tiles when transposed codes are written, else few rows a block, so that small batches fill the chip.
@@ -118,10 +120,10 @@ int64_t blocksOf(const NormForward& op) {
     return (op.rows + rowsOfBlock(op) - 1) / rowsOfBlock(op);
 }
 
-template <class T, bool kDear, int kMaxThreads>
+template <class T, CastMode kMode, int kMaxThreads>
 void launchForward(const LaunchContext& context, const NormForwardArgs& args, int threads) {
     const size_t stage = args.cast.transposes() ? stageWords(threads, normTile(kMaxThreads)) * sizeof(uint32_t) : 0;
-    auto* kernel = normForwardKernel<T, kDear, kMaxThreads>;
+    auto* kernel = normForwardKernel<T, kMode, kMaxThreads>;
     allowSharedMemory(kernel, stage);
     kernel<<<static_cast<unsigned>(blocksOf(args.op)), threads, stage, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
@@ -149,12 +151,16 @@ void launch(const LaunchContext& context, const NormForward& op) {
     withType(op.type, "norm forward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
         if constexpr (std::is_same_v<T, Bf16>) {
-            if (threads > 512) return launchForward<T, true, 1024>(context, args, threads);
-            if (!args.cast.partials && threads <= 256) return launchForward<T, false, 256>(context, args, threads);
-            if (!args.cast.partials) return launchForward<T, false, 512>(context, args, threads);
+            if (threads > 512) return launchForward<T, CastMode::Generic, 1024>(context, args, threads);
         }
         require(threads <= 512, "norm forward", "more than 4096 columns are supported in BF16 only");
-        launchForward<T, true, 512>(context, args, threads);
+        withMode<T>(castModeOf(args.cast, args.aligned), [&](auto mode) {
+            constexpr CastMode kMode = decltype(mode)::value;
+            if constexpr (kMode != CastMode::Generic) {
+                if (threads <= 256) return launchForward<T, kMode, 256>(context, args, threads);
+            }
+            launchForward<T, kMode, 512>(context, args, threads);
+        });
     });
     mergeDear(context, args.cast, blocksOf(op));
 }

@@ -63,7 +63,7 @@ __device__ __forceinline__ void update8(const AdamW& op, const Factors& factors,
 }
 
 /// A tensor starts at a multiple of 64 elements, and a block lies in one tensor.
-template <class C, bool kDear>
+template <class C, CastMode kMode>
 __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
     const AdamW& op = args.op;
     if (!op.castOnly && op.state->applied == 0) return;
@@ -104,13 +104,14 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
         return;
     }
     CastParams cast = entry.cast;
-    cast.partials = kDear ? args.partials + entry.firstBlock : nullptr;
+    cast.partials = kMode == CastMode::Generic && args.partials ? args.partials + entry.firstBlock : nullptr;
     CastState state;
-    beginCast(cast, state, shared);
+    beginCast<kMode>(cast, state, shared);
     const int64_t row0 = block / entry.columnBlocks * kTileRows, blockCol = block % entry.columnBlocks * kTileCols;
     const int64_t col = blockCol + threadIdx.x * kLane;
-    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, cast.cols - col)));
-    const bool aligned = valid == kLane && cast.cols % kLane == 0, transposes = cast.transposes();
+    const Columns<kMode> columns(col, cast.cols, cast.cols % kLane == 0);
+    const int valid = columns.valid;
+    const bool aligned = columns.aligned, transposes = writesTransposed<kMode>(cast);
 #pragma unroll 1
     for (int group = 0; group < kTileRows / 4; ++group) {
         uint2 codes[4] = {};
@@ -120,15 +121,14 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
             if (row >= cast.rows || valid == 0) continue;
             float w[kLane];
             update8<C>(op, f, entry.offset + row * cast.cols + col, valid, aligned, w);
-#pragma unroll
-            for (int j = 0; j < kLane; ++j) w[j] = rounded<Bf16>(w[j]);
-            codes[i] = cast8<kDear>(cast, w, valid, row, col, state, shared);
-            storeCodes(cast, codes[i], row, col, valid, aligned);
+            roundForCast<Bf16>(w);
+            codes[i] = cast8<kMode>(cast, w, valid, row, col, state, shared);
+            storeCodes<kMode>(cast, codes[i], row, col, valid, aligned);
         }
         if (transposes) stageFourRows(stage, group, codes);
     }
     if (transposes) writeStage(cast, stage, row0, blockCol);
-    endCast<kDear>(cast, state, shared, static_cast<int>(block), block == 0);
+    endCast<kMode>(cast, state, shared, static_cast<int>(block), block == 0);
 }
 
 /// The slots describe the codes that the next step uses: overwritten, not merged.
@@ -170,6 +170,7 @@ struct Plan {
     std::vector<TensorEntry> entries;
     int64_t blocks = 0;
     bool dear = false, transposes = false;
+    bool generic = false;  ///< some cast is more than codes and counters of whole vectors
 };
 
 Plan planOf(const AdamW& op) {
@@ -192,6 +193,8 @@ Plan planOf(const AdamW& op) {
             entry.cast.partials = reinterpret_cast<DearPartial*>(uintptr_t{256});  // replaced in the kernel
         }
         plan.transposes |= entry.cast.transposes();
+        const bool aligned = alignedRows(tensor.cast.codes, tensor.cols);
+        plan.generic |= entry.cast.active() && castModeOf(entry.cast, aligned) != CastMode::Full;
         plan.entries.push_back(entry);
     }
     return plan;
@@ -201,12 +204,12 @@ template <class C>
 void launchAdamW(const LaunchContext& context, const AdamWArgs& args, const Plan& plan) {
     const size_t stage = plan.transposes ? stageWords(kThreads) * sizeof(uint32_t) : 0;
     const unsigned blocks = static_cast<unsigned>(plan.blocks);
-    if (plan.dear) {
-        allowSharedMemory(adamWKernel<C, true>, stage);
-        adamWKernel<C, true><<<blocks, kThreads, stage, context.stream>>>(args);
+    if (plan.generic) {
+        allowSharedMemory(adamWKernel<C, CastMode::Generic>, stage);
+        adamWKernel<C, CastMode::Generic><<<blocks, kThreads, stage, context.stream>>>(args);
     } else {
-        allowSharedMemory(adamWKernel<C, false>, stage);
-        adamWKernel<C, false><<<blocks, kThreads, stage, context.stream>>>(args);
+        allowSharedMemory(adamWKernel<C, CastMode::Full>, stage);
+        adamWKernel<C, CastMode::Full><<<blocks, kThreads, stage, context.stream>>>(args);
     }
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }

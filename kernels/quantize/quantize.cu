@@ -18,16 +18,17 @@ struct QuantizeArgs {
     bool roundToBf16, aligned;
 };
 
-template <class T, bool kDear>
+template <class T, CastMode kMode>
 __global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
     extern __shared__ uint32_t stage[];
     __shared__ CastShared shared;
     CastState state;
-    beginCast(args.cast, state, shared);
+    beginCast<kMode>(args.cast, state, shared);
     const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
     const int64_t col = blockCol + threadIdx.x * kLane;
-    const int valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, args.cols - col)));
-    const bool aligned = args.aligned && valid == kLane, transposes = args.cast.transposes();
+    const Columns<kMode> columns(col, args.cols, args.aligned);
+    const int valid = columns.valid;
+    const bool aligned = columns.aligned, transposes = writesTransposed<kMode>(args.cast);
     const int64_t rowEnd = min(args.rows, static_cast<int64_t>(blockIdx.y + 1) * args.rowsPerBlock);
     float sums[kLane] = {};
     for (int64_t row0 = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock; row0 < rowEnd; row0 += kTileRows) {
@@ -52,10 +53,10 @@ __global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
 #pragma unroll
                     for (int j = 0; j < kLane; ++j) sums[j] += x[j];
                 }
-                if (!args.cast.active() || first + i >= rowEnd || valid == 0) continue;
+                if (!casts<kMode>(args.cast) || first + i >= rowEnd || valid == 0) continue;
                 if (!std::is_same_v<T, Bf16> && args.roundToBf16) roundForCast<T>(x);
-                codes[i] = cast8<kDear>(args.cast, x, valid, first + i, col, state, shared);
-                storeCodes(args.cast, codes[i], first + i, col, valid, aligned);
+                codes[i] = cast8<kMode>(args.cast, x, valid, first + i, col, state, shared);
+                storeCodes<kMode>(args.cast, codes[i], first + i, col, valid, aligned);
             }
             if (transposes) stageFourRows(stage, group, codes);
         }
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
         store8(args.biasPartials + blockIdx.y * args.cols + col, valid, aligned, sums);
     }
     const int block = blockIdx.y * gridDim.x + blockIdx.x;
-    endCast<kDear>(args.cast, state, shared, block, block == 0);
+    endCast<kMode>(args.cast, state, shared, block, block == 0);
 }
 
 struct Geometry {
@@ -82,12 +83,12 @@ Geometry geometry(const Quantize& op) {
     return g;
 }
 
-template <class T, bool kDear>
+template <class T, CastMode kMode>
 void launchQuantize(const LaunchContext& context, const QuantizeArgs& args, const Geometry& g) {
     const size_t stage = args.cast.transposes() ? stageWords(g.threads) * sizeof(uint32_t) : 0;
-    allowSharedMemory(quantizeKernel<T, kDear>, stage);
+    allowSharedMemory(quantizeKernel<T, kMode>, stage);
     const dim3 grid(static_cast<unsigned>(g.columnBlocks), static_cast<unsigned>(g.rowBlocks));
-    quantizeKernel<T, kDear><<<grid, g.threads, stage, context.stream>>>(args);
+    quantizeKernel<T, kMode><<<grid, g.threads, stage, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -119,10 +120,8 @@ void launch(const LaunchContext& context, const Quantize& op) {
     args.aligned = alignedRows(op.in, op.cols) && reinterpret_cast<uintptr_t>(op.target.codes) % 8 == 0;
     withType(op.inType, "quantize", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        if constexpr (sizeof(T) == 2 && !std::is_same_v<T, F16>) {
-            if (!dear) return launchQuantize<T, false>(context, args, g);
-        }
-        launchQuantize<T, true>(context, args, g);
+        withMode<T>(castModeOf(args.cast, args.aligned),
+                    [&](auto mode) { launchQuantize<T, decltype(mode)::value>(context, args, g); });
     });
     mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
     if (op.dbias) {

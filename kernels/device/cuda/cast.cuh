@@ -49,6 +49,15 @@ struct CastParams {
     __host__ __device__ bool transposes() const { return format != 0 && codesTransposed != nullptr && !amaxOnly; }
 };
 
+/// What a kernel is compiled for. Generic decides everything at run time; the others are what training steps run, in
+/// rows of whole, aligned vectors.
+enum class CastMode {
+    Generic,
+    None,  ///< no cast
+    Full,  ///< codes, counted (or the amax alone, by CastParams::counts); no dear set, no stochastic rounding
+    Amax,  ///< the amax alone
+};
+
 /// Per thread, for one tensor.
 struct CastState {
     float scale = 1, scaleInv = 1;
@@ -66,16 +75,26 @@ struct CastShared {
     DearPartial warps[32];
 };
 
+template <CastMode kMode>
+__device__ __forceinline__ bool casts(const CastParams& cast) {
+    return kMode == CastMode::Generic ? cast.active() : kMode != CastMode::None;
+}
+template <CastMode kMode>
+__device__ __forceinline__ bool writesTransposed(const CastParams& cast) {
+    return (kMode == CastMode::Generic || kMode == CastMode::Full) && cast.transposes();
+}
+
+template <CastMode kMode>
 __device__ __forceinline__ void beginCast(const CastParams& cast, CastState& state, CastShared& shared) {
-    if (!cast.active()) return;
-    if (!cast.amaxOnly) {
+    if (!casts<kMode>(cast)) return;
+    if (kMode != CastMode::Amax && !cast.amaxOnly) {
         state.scale = cast.scale ? *cast.scale : 1.0f;
         state.scaleInv = __frcp_rn(state.scale);
     }
     const int thread = threadIdx.x;
     if (thread < 8) shared.counters[thread] = 0;
     if (thread == 8) shared.amaxBits = 0;
-    if (cast.partials && cast.exponents) {
+    if (kMode == CastMode::Generic && cast.partials && cast.exponents) {
         for (int i = thread; i < kExponentBins; i += blockDim.x) shared.exponents[i] = 0;
     }
     __syncthreads();
@@ -85,16 +104,19 @@ __device__ __forceinline__ float largestFinite(int format) {
     return format == 1 ? 448.0f : 57344.0f;
 }
 
-/// Four values, already multiplied by the scale, to four codes, the first in the low byte.
-__device__ __forceinline__ uint32_t encode4(int format, float a, float b, float c, float d) {
-    if (format == 1) {
-        const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
-        const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
-        return low | high << 16;
-    }
-    const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E5M2);
-    const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E5M2);
+template <__nv_fp8_interpretation_t kFormat>
+__device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
+    const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, kFormat);
+    const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, kFormat);
     return low | high << 16;
+}
+
+/// Eight values, already multiplied by the scale, to eight codes, the first in the lowest byte.
+__device__ __forceinline__ uint2 encode8(int format, const float (&y)[kLane]) {
+    if (format == 1) {
+        return make_uint2(encode4<__NV_E4M3>(y[0], y[1], y[2], y[3]), encode4<__NV_E4M3>(y[4], y[5], y[6], y[7]));
+    }
+    return make_uint2(encode4<__NV_E5M2>(y[0], y[1], y[2], y[3]), encode4<__NV_E5M2>(y[4], y[5], y[6], y[7]));
 }
 
 __device__ __forceinline__ float decode(int format, uint32_t code) {
@@ -157,7 +179,7 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
 
 /// Casts x[0..valid) (BF16-rounded values of row `row`, columns from `col`), counts, and returns the codes in two
 /// words. Lanes from `valid` on must hold 0. Writes nothing to memory.
-template <bool kDear, bool kCounts = true>
+template <CastMode kMode, bool kCounts = true>
 __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[kLane], int valid, int64_t row,
                                        int64_t col, CastState& state, CastShared& shared) {
     float largest = 0;
@@ -165,65 +187,85 @@ __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[
 #pragma unroll
         for (int i = 0; i < kLane; ++i) largest = fmaxf(largest, fabsf(x[i]));
         state.amax = fmaxf(state.amax, largest);
-        if (cast.amaxOnly) return make_uint2(0, 0);
+        if (kMode == CastMode::Generic && cast.amaxOnly) return make_uint2(0, 0);
     }
-    float y[kLane];
+    if constexpr (kMode == CastMode::Amax) {
+        return make_uint2(0, 0);
+    } else {
+        float y[kLane];
 #pragma unroll
-    for (int i = 0; i < kLane; ++i) y[i] = __fmul_rn(x[i], state.scale);
-    uint2 codes;
-    codes.x = encode4(cast.format, y[0], y[1], y[2], y[3]);
-    codes.y = encode4(cast.format, y[4], y[5], y[6], y[7]);
-    if (cast.stochastic) {
-        const int64_t index = row * cast.cols + col;
-        codes.x = stochastic4(cast.format, cast.seed, index, y[0], y[1], y[2], y[3]);
-        codes.y = stochastic4(cast.format, cast.seed, index + 4, y[4], y[5], y[6], y[7]);
-    }
-    if (!kCounts || !cast.counts) return codes;
+        for (int i = 0; i < kLane; ++i) y[i] = __fmul_rn(x[i], state.scale);
+        uint2 codes = encode8(cast.format, y);
+        if (kMode == CastMode::Generic && cast.stochastic) {
+            const int64_t index = row * cast.cols + col;
+            codes.x = stochastic4(cast.format, cast.seed, index, y[0], y[1], y[2], y[3]);
+            codes.y = stochastic4(cast.format, cast.seed, index + 4, y[4], y[5], y[6], y[7]);
+        }
+        if (!kCounts || !cast.counts) return codes;
 
-    const uint32_t low = codes.x & 0x7F7F7F7Fu, high = codes.y & 0x7F7F7F7Fu;
-    const uint32_t toNormal = cast.format == 1 ? 0x78787878u : 0x7C7C7C7Cu;  // 128 less the smallest normal code
-    const uint32_t normal = __popc((low + toNormal) & 0x80808080u) + __popc((high + toNormal) & 0x80808080u);
-    const int missing = kLane - valid;
-    if (normal < static_cast<uint32_t>(valid)) {
-        state.lowCodes += valid - normal;
-        state.zeroCodes +=
-            valid - __popc((low + 0x7F7F7F7Fu) & 0x80808080u) - __popc((high + 0x7F7F7F7Fu) & 0x80808080u);
+        const uint32_t low = codes.x & 0x7F7F7F7Fu, high = codes.y & 0x7F7F7F7Fu;
+        const uint32_t toNormal = cast.format == 1 ? 0x78787878u : 0x7C7C7C7Cu;  // 128 less the smallest normal code
+        const uint32_t normal = __popc((low + toNormal) & 0x80808080u) + __popc((high + toNormal) & 0x80808080u);
+        const int missing = kLane - valid;
+        if (normal < static_cast<uint32_t>(valid)) {
+            state.lowCodes += valid - normal;
+            state.zeroCodes +=
+                valid - __popc((low + 0x7F7F7F7Fu) & 0x80808080u) - __popc((high + 0x7F7F7F7Fu) & 0x80808080u);
 #pragma unroll
-        for (int i = 0; i < kLane; ++i) state.zeros += x[i] == 0.0f;
-        state.zeros -= missing;
-    }
-    const uint32_t nanCodes = ((low + 0x01010101u) | (high + 0x01010101u)) & 0x80808080u;
-    // The product is monotone in |x|: the largest tells whether any is beyond the largest finite value.
-    if (__fmul_rn(largest, state.scale) > largestFinite(cast.format) || nanCodes) {
-        const uint32_t rare = countRare4(cast.format, state.scale, x[0], x[1], x[2], x[3]) +
-                              countRare4(cast.format, state.scale, x[4], x[5], x[6], x[7]);
-        state.overRange += rare & 0xFF;
-        state.clipped += rare >> 8 & 0xFF;
-        state.inf += rare >> 16 & 0xFF;
-        state.nan += rare >> 24;
-    }
-    if constexpr (kDear) {
-        if (cast.partials) {
+            for (int i = 0; i < kLane; ++i) state.zeros += x[i] == 0.0f;
+            state.zeros -= missing;
+        }
+        const uint32_t nanCodes = ((low + 0x01010101u) | (high + 0x01010101u)) & 0x80808080u;
+        // The product is monotone in |x|: the largest tells whether any is beyond the largest finite value.
+        if (__fmul_rn(largest, state.scale) > largestFinite(cast.format) || nanCodes) {
+            const uint32_t rare = countRare4(cast.format, state.scale, x[0], x[1], x[2], x[3]) +
+                                  countRare4(cast.format, state.scale, x[4], x[5], x[6], x[7]);
+            state.overRange += rare & 0xFF;
+            state.clipped += rare >> 8 & 0xFF;
+            state.inf += rare >> 16 & 0xFF;
+            state.nan += rare >> 24;
+        }
+        if constexpr (kMode == CastMode::Generic) {
+            if (cast.partials) {
 #pragma unroll 1
-            for (int i = 0; i < valid; ++i) {
-                countDear(cast, x[i], ((i < 4 ? codes.x : codes.y) >> (i % 4 * 8)) & 0xFF, state, shared);
+                for (int i = 0; i < valid; ++i) {
+                    countDear(cast, x[i], ((i < 4 ? codes.x : codes.y) >> (i % 4 * 8)) & 0xFF, state, shared);
+                }
             }
         }
+        return codes;
     }
-    return codes;
 }
 
 /// Codes of a row to memory.
+template <CastMode kMode>
 __device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, int64_t row, int64_t col, int valid,
                                            bool aligned) {
-    if (!cast.codes || cast.amaxOnly) return;
+    if (kMode == CastMode::Amax || !cast.codes || (kMode == CastMode::Generic && cast.amaxOnly)) return;
     uint8_t* to = cast.codes + row * cast.cols + col;
-    if (aligned) {
+    if (kMode != CastMode::Generic || aligned) {
         *reinterpret_cast<uint2*>(to) = codes;
     } else {
         for (int i = 0; i < valid; ++i) to[i] = static_cast<uint8_t>((i < 4 ? codes.x : codes.y) >> (i % 4 * 8));
     }
 }
+
+/// The columns of a thread: how many of its eight exist, and whether they are read at once.
+template <CastMode kMode>
+struct Columns {
+    int valid;
+    bool aligned;
+    __device__ __forceinline__ Columns(int64_t col, int64_t cols, bool alignedRows) {
+        if constexpr (kMode == CastMode::Generic) {
+            valid = static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, cols - col)));
+            aligned = alignedRows && valid == kLane;
+        } else {
+            valid = col < cols ? kLane : 0;
+            aligned = true;
+        }
+    }
+    __device__ __forceinline__ bool has(int i) const { return kMode != CastMode::Generic || i < valid; }
+};
 
 /// Shared-memory words that a block of `threads` needs to gather one tensor's transposed codes of a tile of kRows rows.
 constexpr int stageWords(int threads, int rows = kTileRows) {
@@ -279,10 +321,11 @@ __device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_
 
 /// Block-wide: merges what the threads counted into the slot. Every thread of the block calls it once, at its end.
 /// first: this block also reports the elements and the scale.
-template <bool kDear>
+template <CastMode kMode>
 __device__ __forceinline__ void endCast(const CastParams& cast, CastState& state, CastShared& shared, int block,
                                         bool first) {
-    if (!cast.active() || !cast.slot) return;
+    if (!casts<kMode>(cast) || !cast.slot) return;
+    constexpr bool kDear = kMode == CastMode::Generic;
     const uint32_t everyone = 0xFFFFFFFFu;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t amaxBits = __reduce_max_sync(everyone, __float_as_uint(state.amax));
@@ -380,6 +423,26 @@ inline int64_t rowBlocks(int64_t rows) {
 inline int columnThreads(int64_t cols, int limit) {
     const int64_t threads = ((cols + kLane - 1) / kLane + 31) / 32 * 32;
     return static_cast<int>(threads < limit ? threads : limit);
+}
+
+/// The mode a launch needs. aligned: every row of every tensor starts at a multiple of 16 bytes and has whole vectors.
+inline CastMode castModeOf(const CastParams& cast, bool aligned) {
+    if (!aligned || cast.partials || cast.stochastic) return CastMode::Generic;
+    if (!cast.active()) return CastMode::None;
+    return cast.amaxOnly ? CastMode::Amax : CastMode::Full;
+}
+template <CastMode kMode>
+using ModeTag = std::integral_constant<CastMode, kMode>;
+
+/// Calls body(ModeTag): of the mode for BF16, of Generic for the types that no FP8 run uses.
+template <class T, class Body>
+void withMode(CastMode mode, Body&& body) {
+    if constexpr (std::is_same_v<T, Bf16>) {
+        if (mode == CastMode::None) return body(ModeTag<CastMode::None>());
+        if (mode == CastMode::Full) return body(ModeTag<CastMode::Full>());
+        if (mode == CastMode::Amax) return body(ModeTag<CastMode::Amax>());
+    }
+    body(ModeTag<CastMode::Generic>());
 }
 
 template <class Kernel>

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "kernels/attention/attention_cudnn.h"
 #include "kernels/device/cuda/cublaslt_cuda_api.h"
 #include "kernels/device/cuda/cuda_probe.h"
 #include "kernels/device/cuda/library.h"
@@ -38,6 +39,13 @@ namespace {
 
 void listCapabilities(const cudaDeviceProp& properties, DeviceInfo& info) {
     const int capability = properties.major * 10 + properties.minor;
+    // What computes attention also decides its bits, so it belongs to the determinism class.
+    if (const CudnnAttention* cudnn = cudnnAttention()) {
+        info.native.push_back({"Fused attention", "cuDNN " + cudnn->version() + ", deterministic backward"});
+        info.determinismClass += "+cudnn";
+    } else {
+        info.native.push_back({"Fused attention", "own kernels, deterministic backward"});
+    }
     info.native.push_back({"BF16 and FP16 products", "tensor cores with FP32 sums"});
     info.native.push_back({"TF32 products", "inputs cut to 10 bits by the tensor cores"});
     if (capability >= 89) {

@@ -12,25 +12,29 @@ namespace {
 /// One replay in kTimedEvery is timed, the first time early.
 constexpr uint64_t kTimedEvery = 16, kTimedPhase = 2;
 
-cudaError_t neighbours(cudaGraphNode_t node, cudaGraphNode_t* before, cudaGraphNode_t* after) {
-    size_t beforeCount = 1, afterCount = 1;
-    *before = *after = nullptr;
-    size_t count = 0;
 #if CUDART_VERSION >= 13000
-    cudaError_t code = cudaGraphNodeGetDependencies(node, nullptr, nullptr, &count);
-    if (code == cudaSuccess && count) code = cudaGraphNodeGetDependencies(node, before, nullptr, &beforeCount);
-    if (code == cudaSuccess) code = cudaGraphNodeGetDependentNodes(node, nullptr, nullptr, &count);
-    if (code == cudaSuccess && count) code = cudaGraphNodeGetDependentNodes(node, after, nullptr, &afterCount);
+#define MANTISSA_NO_EDGE_DATA nullptr,
 #else
-    cudaError_t code = cudaGraphNodeGetDependencies(node, nullptr, &count);
-    if (code == cudaSuccess && count) code = cudaGraphNodeGetDependencies(node, before, &beforeCount);
-    if (code == cudaSuccess) code = cudaGraphNodeGetDependentNodes(node, nullptr, &count);
-    if (code == cudaSuccess && count) code = cudaGraphNodeGetDependentNodes(node, after, &afterCount);
+#define MANTISSA_NO_EDGE_DATA
 #endif
-    return code;
+
+std::vector<cudaGraphNode_t> dependencies(cudaGraphNode_t node) {
+    size_t count = 0;
+    MANTISSA_CUDA_CHECK(cudaGraphNodeGetDependencies(node, nullptr, MANTISSA_NO_EDGE_DATA & count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    if (count) MANTISSA_CUDA_CHECK(cudaGraphNodeGetDependencies(node, nodes.data(), MANTISSA_NO_EDGE_DATA & count));
+    return nodes;
 }
 
-/// Takes the event nodes out of a graph that is one chain.
+std::vector<cudaGraphNode_t> dependents(cudaGraphNode_t node) {
+    size_t count = 0;
+    MANTISSA_CUDA_CHECK(cudaGraphNodeGetDependentNodes(node, nullptr, MANTISSA_NO_EDGE_DATA & count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    if (count) MANTISSA_CUDA_CHECK(cudaGraphNodeGetDependentNodes(node, nodes.data(), MANTISSA_NO_EDGE_DATA & count));
+    return nodes;
+}
+
+/// Takes the event nodes out of a graph; what waited for one waits for what it waited for.
 void stripEvents(cudaGraph_t graph) {
     size_t count = 0;
     MANTISSA_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
@@ -40,15 +44,11 @@ void stripEvents(cudaGraph_t graph) {
         cudaGraphNodeType type{};
         MANTISSA_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
         if (type != cudaGraphNodeTypeEventRecord) continue;
-        cudaGraphNode_t before = nullptr, after = nullptr;
-        MANTISSA_CUDA_CHECK(neighbours(node, &before, &after));
+        const std::vector<cudaGraphNode_t> before = dependencies(node), after = dependents(node);
         MANTISSA_CUDA_CHECK(cudaGraphDestroyNode(node));
-        if (!before || !after) continue;
-#if CUDART_VERSION >= 13000
-        MANTISSA_CUDA_CHECK(cudaGraphAddDependencies(graph, &before, &after, nullptr, 1));
-#else
-        MANTISSA_CUDA_CHECK(cudaGraphAddDependencies(graph, &before, &after, 1));
-#endif
+        for (const cudaGraphNode_t from : before)
+            for (const cudaGraphNode_t to : after)
+                MANTISSA_CUDA_CHECK(cudaGraphAddDependencies(graph, &from, &to, MANTISSA_NO_EDGE_DATA 1));
     }
 }
 

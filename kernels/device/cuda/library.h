@@ -16,6 +16,7 @@ class Library {
     static Library open(const std::vector<std::string>& candidates, std::string& error);
     explicit operator bool() const { return handle_ != nullptr; }
     const std::string& path() const { return path_; }
+    void* handle() const { return handle_; }
     void* symbol(const char* name) const;  ///< nullptr when absent
 
   private:

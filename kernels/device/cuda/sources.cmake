@@ -19,12 +19,24 @@ if(MANTISSA_HAVE_CUDA)
     activation/activation.cu
     attention/attention_forward.cu
     attention/attention_backward.cu
+    attention/attention_cudnn.cpp
     attention/attention_f32.cu
     embedding/embedding.cu
     loss/cross_entropy.cu
     optimizer/adamw.cu
     optimizer/step_control.cu
   )
+  # cuDNN's attention is built in where cudnn-frontend's headers and cudnn.h are found; libcudnn is opened at run time.
+  find_path(MANTISSA_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h DOC "Folder of cudnn-frontend's headers, for cuDNN's attention")
+  find_path(MANTISSA_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "Folder of cudnn.h")
+  if(MANTISSA_CUDNN_FRONTEND_INCLUDE AND MANTISSA_CUDNN_INCLUDE)
+    set_source_files_properties(kernels/attention/attention_cudnn.cpp attention/attention_cudnn.cpp PROPERTIES
+      COMPILE_DEFINITIONS MANTISSA_HAVE_CUDNN_FRONTEND
+      INCLUDE_DIRECTORIES "${MANTISSA_CUDNN_FRONTEND_INCLUDE};${MANTISSA_CUDNN_INCLUDE}")
+    message(STATUS "Attention: own kernels, and cuDNN's through ${MANTISSA_CUDNN_FRONTEND_INCLUDE}")
+  else()
+    message(STATUS "Attention: own kernels (cudnn-frontend's headers were not found; MANTISSA_CUDNN_FRONTEND_INCLUDE names their folder)")
+  endif()
   # Linked statically; libcuda, cuBLASLt and NVML are opened at run time, so the programs need none of them to start.
   target_link_libraries(mantissa_kernels PRIVATE CUDA::cudart_static)
   # relaxed-constexpr: number formats and Philox are constexpr functions shared with the host. No contraction beyond what
