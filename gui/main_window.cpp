@@ -22,12 +22,9 @@
 #include "gui/dialogs/launch_dialog.h"
 #include "gui/format/numbers.h"
 #include "gui/pages/compare_page.h"
-#include "gui/pages/compare_page.h"
 #include "gui/pages/device_page.h"
 #include "gui/pages/empty_page.h"
 #include "gui/pages/formats_page.h"
-#include "gui/pages/live_page.h"
-#include "gui/pages/numerics_page.h"
 #include "gui/pages/live_page.h"
 #include "gui/pages/numerics_page.h"
 #include "gui/pages/refused_page.h"
@@ -81,7 +78,7 @@ MainWindow::MainWindow(RunController& controller, Settings& settings, QWidget* p
     tabs_->setExpanding(false);
     tabs_->setIconSize(QSize(16, 16));
     tabs_->setUsesScrollButtons(false);
-    tabRow->addWidget(tabs_, 0, Qt::AlignBottom);
+    tabRow->addWidget(tabs_);
     tabRow->addStretch(1);
     toolsHost_ = new QWidget(tabBar);
     auto* tools = new QHBoxLayout(toolsHost_);
@@ -125,6 +122,7 @@ MainWindow::MainWindow(RunController& controller, Settings& settings, QWidget* p
     updateStatus();
     updateDevice();
     updateAlerts();
+    runList_->setFocus();
 }
 
 QWidget* MainWindow::makeTopBar() {
@@ -214,9 +212,6 @@ void MainWindow::makePages() {
     refusedPage_ = new RefusedPage(controller_, stack_);
     stack_->addWidget(refusedPage_);
     connect(refusedPage_, &RefusedPage::editRequested, this, [this](const QString& spec) { openLaunch(spec); });
-    addPage(QStringLiteral("live"), tr("Live"), Glyph::Pulse, new LivePage(controller_, stack_));
-    addPage(QStringLiteral("numerics"), tr("Numerics"), Glyph::Grid, new NumericsPage(controller_, stack_));
-    addPage(QStringLiteral("compare"), tr("Compare"), Glyph::Curves, new ComparePage(controller_, stack_));
     addPage(QStringLiteral("live"), tr("Live"), Glyph::Pulse, new LivePage(controller_, stack_));
     addPage(QStringLiteral("numerics"), tr("Numerics"), Glyph::Grid, new NumericsPage(controller_, stack_));
     addPage(QStringLiteral("compare"), tr("Compare"), Glyph::Curves, new ComparePage(controller_, stack_));
@@ -360,11 +355,7 @@ void MainWindow::updateCapsule() {
         if (last.state == RunState::Refused || last.state == RunState::Failed || last.state == RunState::Diverged)
             info = &last;
     }
-    double left = -1;
-    if (info && info->going() && info->tokensPerSecond > 0 && info->step > 0 && info->tokens > 0) {
-        const double perStep = static_cast<double>(info->tokens) / static_cast<double>(info->step);
-        left = static_cast<double>(info->steps - info->step) * perStep / info->tokensPerSecond;
-    }
+    const double left = info ? controller_.secondsLeft(info->id) : -1;
     capsule_->show(info, std::max(0, controller_.goingCount() - 1), info ? controller_.phaseText(info->id) : QString(),
                    left);
 }

@@ -13,6 +13,7 @@ namespace mantissa::gui {
 namespace {
 
 constexpr int kTickMs = 100;
+constexpr size_t kStepTimes = 200;
 constexpr auto kListEvery = std::chrono::milliseconds(250);  // the run list is read at most four times a second
 constexpr auto kStateEvery = std::chrono::seconds(1);        // a process that went away changes no data version
 
@@ -53,6 +54,7 @@ struct RunController::Job {
     std::shared_ptr<experiments::TrainingJob> job;
     QString id, phase;
     bool ended = false, checkpointAsked = false, stepped = false;
+    std::deque<double> stepMs;  // the last kStepTimes
 };
 
 RunController::RunController(QObject* parent) : QObject(parent), connections_(std::make_shared<Connections>()) {
@@ -261,6 +263,8 @@ void RunController::handle(Job& job, experiments::JobMessage& message, StepBatch
                     info->tokens = step.totalTokens;
                     info->tokensPerSecond = step.tokensPerSecond;
                 }
+                job.stepMs.push_back(step.stepMs);
+                if (job.stepMs.size() > kStepTimes) job.stepMs.pop_front();
                 steps.push_back(std::move(step));
             },
             [&](JobEval& eval) {
@@ -350,6 +354,20 @@ QString RunController::phaseText(const QString& id) const {
 
 bool RunController::ownsGoingRuns() const {
     return !ownJobs_.empty();
+}
+
+double RunController::secondsLeft(const QString& id) const {
+    const RunInfo* info = run(id);
+    if (!info || !info->going() || info->step <= 0) return -1;
+    const auto left = static_cast<double>(info->steps - info->step);
+    for (const auto& job : ownJobs_) {
+        if (job->id != id || job->stepMs.empty()) continue;
+        std::vector<double> times(job->stepMs.begin(), job->stepMs.end());
+        std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
+        return left * times[times.size() / 2] / 1000;
+    }
+    if (!(info->tokensPerSecond > 0) || info->tokens <= 0) return -1;
+    return left * static_cast<double>(info->tokens) / static_cast<double>(info->step) / info->tokensPerSecond;
 }
 
 void RunController::start(const experiments::RunSpec& spec, experiments::JobOptions options) {

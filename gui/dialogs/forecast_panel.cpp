@@ -179,7 +179,11 @@ void ForecastPanel::setForecast(const experiments::Forecast& f, const experiment
                               : tr("%1 each, keep all").arg(size(f.checkpointBytes)));
     for (TextLabel* label : {step_, rate_, whole_, tokens_, store_, checkpoints_}) label->setToken(Token::Text);
     QStringList notes;
-    if (!f.note.empty()) notes << QString::fromStdString(f.note);
+    if (!f.note.empty()) {
+        QString note = QString::fromStdString(f.note);
+        note[0] = note[0].toUpper();
+        notes << (note.endsWith(QLatin1Char('.')) ? note : note + QLatin1Char('.'));
+    }
     const int padded = (spec.trainer.model.vocabulary + 63) / 64 * 64;
     if (padded != spec.trainer.model.vocabulary)
         notes << tr("Vocabulary %1 is padded to %2.")

@@ -15,6 +15,7 @@
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
 #include "gui/theme/icons.h"
+#include "gui/widgets/search_field.h"
 
 namespace mantissa::gui {
 namespace {
@@ -144,12 +145,9 @@ QWidget* LaunchDialog::makeList() {
     auto* column = new QVBoxLayout(side);
     column->setContentsMargins(12, 12, 12, 8);
     column->setSpacing(8);
-    search_ = new QLineEdit(side);
-    search_->setPlaceholderText(tr("Filter presets"));
+    search_ = new SearchField(Glyph::Search, tr("Filter presets"), side);
     search_->setAccessibleName(tr("Filter presets"));
     search_->setToolTip(tr("Words of a preset's or run's name"));
-    search_->setProperty("kind", QStringLiteral("search"));
-    search_->addAction(icon(Glyph::Search, Token::Text3), QLineEdit::LeadingPosition);
     column->addWidget(search_);
     list_ = new QListWidget(side);
     list_->setItemDelegate(new EntryDelegate(list_));
@@ -205,7 +203,8 @@ void LaunchDialog::fillList() {
     for (const experiments::PresetInfo& preset : experiments::presets()) {
         const QString name = QString::fromStdString(preset.name);
         if (words.isEmpty() ? !preset.isBase : !name.contains(words, Qt::CaseInsensitive)) continue;
-        add(name, QString::fromStdString(preset.summary), kPreset, name);
+        add(name, tr("%1 parameters").arg(formatShortCount(preset.parameters)), kPreset, name);
+        list_->item(list_->count() - 1)->setToolTip(QString::fromStdString(preset.summary));
     }
     QVector<RunInfo> earlier;
     for (auto it = controller_.runs().crbegin(); it != controller_.runs().crend() && earlier.size() < 6; ++it)

@@ -58,6 +58,12 @@ QString formatSigned(double value, int digits, double smallest) {
     return value > 0 ? QLatin1Char('+') + text : text;
 }
 
+QString formatFixed(double value, int decimals) {
+    if (!std::isfinite(value)) return nonFinite(value);
+    const QString text = toScreen(QString::number(value, 'f', decimals));
+    return std::fabs(value) < 0.5 * std::pow(10.0, -decimals) ? toScreen(QString::number(0.0, 'f', decimals)) : text;
+}
+
 QString formatCount(qint64 value) {
     return toScreen(QString::number(value));
 }

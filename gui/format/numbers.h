@@ -18,6 +18,8 @@ QString notMeasured();
 QString formatNumber(double value, int digits, double smallest = 1e-4);
 /// formatNumber with "+" or "−" always (0 is "0").
 QString formatSigned(double value, int digits, double smallest = 1e-5);
+/// `decimals` places after the sign, for axis ticks: all labels of an axis have the same.
+QString formatFixed(double value, int decimals);
 /// Integer with thin spaces from four digits on: "18 420".
 QString formatCount(qint64 value);
 /// Loss: 4 digits. Difference of losses: 2 digits, signed.

@@ -137,7 +137,7 @@ Card* DevicePage::makeCard(const experiments::DeviceReport& report, bool used) {
     if (report.usable) {
         fact(report.device == "cpu" ? tr("Processor") : tr("Name"), QString::fromStdString(report.name));
         fact(tr("Instruction set"), QString::fromStdString(report.isa));
-        fact(tr("Same bits as"), QString::fromStdString(report.determinismClass));
+        fact(tr("Determinism class"), QString::fromStdString(report.determinismClass));
         fact(tr("Threads"), report.threads > 0 ? formatCount(report.threads) : QString());
     }
     if (report.memoryTotal > 0)

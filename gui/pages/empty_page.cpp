@@ -62,7 +62,7 @@ EmptyPage::EmptyPage(QWidget* parent) : QWidget(parent) {
     auto* cards = new QHBoxLayout;
     cards->setSpacing(10);
     cards->addWidget(choice(Glyph::Play, tr("Start nano"),
-                            tr("0.8 M parameters, FP8 with delayed scaling, and the same run in BF16 after it"),
+                            tr("0.8 M parameters, FP8 with delayed scaling, then the same run in BF16"),
                             tr("Start both"), true, [this] { Q_EMIT startBothRequested(); }),
                      1);
     cards->addWidget(choice(Glyph::Folder, tr("Open"), tr("a store of earlier runs, or a run spec"), tr("Open…"), false,

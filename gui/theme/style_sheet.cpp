@@ -50,7 +50,6 @@ QPlainTextEdit, QTextEdit { padding: 4px 8px; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus { border-color: @accent; }
 QLineEdit[wrong="true"] { border-color: @bad; }
 QLineEdit:disabled { color: @disabled; border-color: @line; }
-QLineEdit[kind="search"] { padding-left: 4px; }
 QComboBox { background: @raised; color: @text; border: 1px solid @line2; border-radius: 4px; padding: 0 8px 0 9px; min-height: 26px; }
 QComboBox:hover { background: @hover; }
 QComboBox:focus { border-color: @accent; }
@@ -67,6 +66,7 @@ QCheckBox::indicator:disabled { border-color: @line; }
 QHeaderView { background: @panel; border: none; }
 QHeaderView::section { background: @panel; color: @text3; border: none; border-bottom: 1px solid @line; padding: 0 8px; height: 23px; }
 QTableView, QTreeView, QListView { background: @panel; color: @text; border: none; outline: none; gridline-color: @line; selection-background-color: @sel; selection-color: @text; }
+QTableView::item, QTreeView::item { padding: 0 8px; }
 QTableView QTableCornerButton::section { background: @panel; border: none; }
 QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
 QScrollBar::handle:vertical { background: @line2; min-height: 28px; border-radius: 3px; margin: 2px; }

@@ -7,6 +7,7 @@
 #include <QDBusPendingReply>
 #include <QDBusVariant>
 #include <QPalette>
+#include <QProxyStyle>
 #include <QStyleFactory>
 #include <algorithm>
 #include <cmath>
@@ -53,6 +54,16 @@ QPalette makePalette() {
     return p;
 }
 
+/// Fusion that does not underline the mnemonics of menus (Alt still works) and has no shadows under menus.
+class PlainFusion : public QProxyStyle {
+  public:
+    PlainFusion() : QProxyStyle(QStyleFactory::create(QStringLiteral("Fusion"))) {}
+    int styleHint(StyleHint hint, const QStyleOption* option, const QWidget* widget,
+                  QStyleHintReturn* data) const override {
+        return hint == SH_UnderlineShortcut ? 0 : QProxyStyle::styleHint(hint, option, widget, data);
+    }
+};
+
 }  // namespace
 
 Theme::Theme() {
@@ -66,7 +77,7 @@ Theme& Theme::instance() {
 
 void Theme::install(ThemeChoice choice) {
     startedDark_ = QApplication::palette().color(QPalette::Window).lightnessF() < 0.5;
-    QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+    QApplication::setStyle(new PlainFusion);
     QApplication::setFont(uiFont(TextSize::Body));
     choice_ = choice;
     dark_ = choice == ThemeChoice::System ? systemIsDark() : choice == ThemeChoice::Dark;

@@ -2,6 +2,7 @@
 
 #include <QHelpEvent>
 #include <QKeyEvent>
+#include <QLocale>
 #include <QMouseEvent>
 #include <QPainter>
 #include <QToolTip>
@@ -43,13 +44,34 @@ int bitX(const FormatFacts& facts, int bit) {
     return x;
 }
 
+/// Up to 5 digits, zeros at the end cut.
+QString errorText(double error) {
+    if (error == 0) return QStringLiteral("0");
+    QString text = formatSigned(error, 5, 1e-2);
+    const auto e = text.indexOf(QLatin1Char('e'));
+    QString mantissa = e < 0 ? text : text.left(e), exponent = e < 0 ? QString() : text.mid(e);
+    if (mantissa.contains(QLocale().decimalPoint())) {
+        while (mantissa.endsWith(QLatin1Char('0'))) mantissa.chop(1);
+        if (mantissa.endsWith(QLocale().decimalPoint())) mantissa.chop(1);
+    }
+    return mantissa + exponent;
+}
+
+/// Step of 1, 2 or 5 times a power of ten that gives at most `most` ticks.
+double niceStep(double range, int most) {
+    const double raw = range / most, power = std::pow(10.0, std::floor(std::log10(raw)));
+    for (const double factor : {1.0, 2.0, 5.0})
+        if (factor * power >= raw) return factor * power;
+    return 10 * power;
+}
+
 QStringList cellsOf(NumberFormat format, const CodedNumber& coded) {
     const FormatFacts& facts = formatFacts(format);
     const auto neighbour = [](const std::optional<experiments::FormatCode>& code) {
         return code ? exactText(code->value) : notMeasured();
     };
     return {exactText(coded.value),
-            coded.error == 0 ? QStringLiteral("0") : formatSigned(coded.error, 5, 1e-2),
+            errorText(coded.error),
             std::isnan(coded.relativeError) ? notMeasured()
             : coded.relativeError == 0      ? QStringLiteral("0")
                                             : formatSigned(100 * coded.relativeError, 3) + QStringLiteral("\u00a0%"),
@@ -317,14 +339,14 @@ void NumberLines::paintEvent(QPaintEvent*) {
                                 : tr("%1 \u00d7 scale %2").arg(exactText(view_.number), formatScale(view_.scale)));
     p.setFont(uiFont(TextSize::Small));
     p.setPen(color(Token::Text3));
-    for (int i = 0; i <= 6; ++i) {
-        const int at = left + (right - left) * i / 6;
-        const int align = i == 0 ? Qt::AlignLeft : i == 6 ? Qt::AlignRight : Qt::AlignHCenter;
-        const QRect box(align == Qt::AlignLeft    ? at
-                        : align == Qt::AlignRight ? at - 120
-                                                  : at - 60,
-                        height() - 18, 120, 16);
-        p.drawText(box, align | Qt::AlignVCenter, formatNumber(x - half + 2 * half * i / 6, 3, 1e-3));
+    const double step = niceStep(2 * half, 8);
+    const int decimals = std::max(0, static_cast<int>(-std::floor(std::log10(step))));
+    for (double tick = std::ceil((x - half) / step) * step; tick <= x + half; tick += step) {
+        const double at = left + (tick - x + half) / (2 * half) * (right - left);
+        const QString text =
+            std::fabs(tick) < 1e7 && decimals < 9 ? formatFixed(tick, decimals) : formatNumber(tick, 4);
+        p.drawText(QRectF(std::clamp<double>(at - 60, left - 40, right - 80), height() - 18, 120, 16), Qt::AlignCenter,
+                   text);
     }
 }
 

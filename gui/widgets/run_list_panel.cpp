@@ -17,6 +17,7 @@
 #include "gui/format/numbers.h"
 #include "gui/theme/icons.h"
 #include "gui/widgets/run_marks.h"
+#include "gui/widgets/search_field.h"
 
 namespace mantissa::gui {
 namespace {
@@ -153,7 +154,8 @@ RunListPanel::RunListPanel(RunController& controller, QWidget* parent) : QWidget
     table_->setModel(model_);
     table_->setItemDelegate(new RunDelegate(table_));
     setAccessibleName(tr("Run list"));
-    setAttribute(Qt::WA_StyledBackground);
+    setFocusPolicy(Qt::ClickFocus);
+    connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
     rebuildLayout();
 
     QHeaderView* head = table_->header();
@@ -222,13 +224,10 @@ void RunListPanel::rebuildLayout() {
     menu_ = tool(Glyph::Dots, tr("Run list menu"), tr("Group by, columns, copy the list"));
     outer->addLayout(head);
 
-    filter_ = new QLineEdit(this);
-    filter_->setPlaceholderText(tr("Filter, e.g. loss < 2 and recipe = delayed"));
+    filter_ = new SearchField(Glyph::Funnel, tr("Filter, e.g. loss < 2 and recipe = delayed"), this);
     filter_->setAccessibleName(tr("Filter runs"));
-    filter_->setToolTip(tr("Words, or comparisons joined by and, or, not: status = running, val_loss < 2, tag = sweep (Ctrl+F)"));
-    filter_->setProperty("kind", QStringLiteral("search"));
-    filter_->addAction(icon(Glyph::Funnel, Token::Text3), QLineEdit::LeadingPosition);
-    filter_->setClearButtonEnabled(false);
+    filter_->setToolTip(
+        tr("Words, or comparisons joined by and, or, not: status = running, val_loss < 2, tag = sweep (Ctrl+F)"));
     auto* filterBox = new QVBoxLayout;
     filterBox->setContentsMargins(12, 4, 12, 8);
     filterBox->setSpacing(4);
@@ -257,6 +256,10 @@ void RunListPanel::rebuildLayout() {
         const QString id = currentId();
         if (!id.isEmpty()) controller_.setBaseline(controller_.baseline() == id ? QString() : id);
     });
+}
+
+void RunListPanel::paintEvent(QPaintEvent*) {
+    QPainter(this).fillRect(rect(), color(Token::Panel));
 }
 
 void RunListPanel::refreshRuns() {

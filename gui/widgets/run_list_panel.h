@@ -54,6 +54,9 @@ class RunListPanel : public QWidget {
     void cloneRequested(const QString& id);  ///< open the launch dialog with this run's spec
     void exportRequested(const QString& id);
 
+  protected:
+    void paintEvent(QPaintEvent* event) override;
+
   private:
     void rebuildLayout();
     void refreshRuns();
