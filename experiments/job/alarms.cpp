@@ -36,7 +36,7 @@ int Alarms::advance(State& state, bool amber, bool red, int steps) const {
     state.running = amber || red ? state.running + 1 : 0;
     state.runningRed = red ? state.runningRed + 1 : 0;
     state.quiet = amber || red ? 0 : state.quiet + 1;
-    if (state.quiet >= steps) state.shown = 0;
+    if (state.quiet >= kQuietSteps) state.shown = 0;
     const int now = state.runningRed >= steps ? 2 : state.running >= steps ? 1 : 0;
     if (now <= state.shown) return 0;
     state.shown = now;

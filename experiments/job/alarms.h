@@ -23,6 +23,7 @@ class Alarms {
     static constexpr int kClippedSteps = 3;
     static constexpr double kStaleAmber = 2, kStaleRed = 16, kWastedAmber = 1.0 / 16;
     static constexpr int kStaleSteps = 3, kWastedSteps = 16;
+    static constexpr int kQuietSteps = 32;  ///< a stretch is over after so many steps without the condition
     static constexpr double kKurtosisFactor = 10;
     static constexpr int64_t kKurtosisReference = 100;  ///< first probed step from here on gives the reference
 

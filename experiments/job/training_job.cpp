@@ -7,6 +7,7 @@
 #include "experiments/job/job_runner.h"
 #include "experiments/report/device_choice.h"
 #include "experiments/store/ulid.h"
+#include "kernels/device/device_info.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments {
@@ -34,6 +35,19 @@ CheckpointRow findCheckpoint(RunStore& store, const RunSummary& run, int64_t ste
                 fmt::format("run {} has no checkpoint at step {}; there are: {}", run.name, step, there));
 }
 
+/// A checkpoint that cannot be loaded is refused before anything is written: damaged, or of another class of machine.
+void checkCheckpoint(const CheckpointRow& row, const JobOptions& options) {
+    if (options.makeStepper) return;
+    const engine::CheckpointInfo info = engine::readCheckpointInfo(row.path);
+    if (options.otherClass || concreteDevice(options.device.device) != "cpu") return;
+    if (const std::string here = kernels::probeCpu().determinismClass; here != info.determinismClass)
+        throw Error(
+            ErrorCode::InvalidConfig,
+            fmt::format("{}: made on a machine of class {}, this one is of class {}; allowed: the same class, or "
+                        "--other-class (the run is then not bit-identical from step {} on)",
+                        row.path, info.determinismClass, here, row.step));
+}
+
 FileLock lockRun(const RunStore& store, const std::string& id, const std::string& name) {
     FileLock lock;
     if (!lock.acquire(runLockPath(store, id), 1000))
@@ -55,6 +69,7 @@ FileLock settle(RunStore& store, JobPlan& plan) {
             throw Error(ErrorCode::InvalidConfig,
                         fmt::format("run {} has done all of its {} steps; a larger train.steps lets it go on", run.name,
                                     plan.spec.trainer.steps));
+        checkCheckpoint(checkpoint, options);
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;
         plan.origin = fmt::format("Resumed from the checkpoint of step {}.", checkpoint.step);
@@ -66,6 +81,7 @@ FileLock settle(RunStore& store, JobPlan& plan) {
     if (!options.forkRun.empty()) {
         const RunSummary run = store.find(options.forkRun);
         const CheckpointRow checkpoint = findCheckpoint(store, run, options.resumeStep);
+        checkCheckpoint(checkpoint, options);
         parent = run.id;
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;

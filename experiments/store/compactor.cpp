@@ -3,21 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include "experiments/store/series_reader.h"
 #include "experiments/store/step_record.h"
+#include "experiments/store/step_visit.h"
 
 namespace mantissa::experiments {
 
 namespace {
-
-void addPoint(std::map<int64_t, ChunkData>& chunks, int64_t series, int64_t step, double value) {
-    ChunkData& chunk = chunks[series];
-    if (chunk.steps.empty()) chunk.series = series, chunk.start = step;
-    chunk.steps.push_back(step);
-    chunk.values.push_back(value);
-}
 
 void writeChunk(Database& database, int64_t run, int segment, const ChunkData& chunk) {
     double low = std::nan(""), high = std::nan("");
@@ -57,23 +50,33 @@ bool Compactor::begin() {
     first_ = oldest;
     last_ = (oldest - 1) / kRangeSteps * kRangeSteps + kRangeSteps;
     if (!any || newest < last_ + kRangeSteps) return false;
-    std::map<int64_t, ChunkData> chunks;
+    std::vector<ChunkData> chunks;  // by series number
+    auto add = [&](int64_t series, int64_t step, double value) {
+        if (static_cast<size_t>(series) >= chunks.size()) chunks.resize(static_cast<size_t>(series) + 1);
+        ChunkData& chunk = chunks[static_cast<size_t>(series)];
+        if (chunk.steps.empty()) chunk.series = series, chunk.start = step;
+        chunk.steps.push_back(step);
+        chunk.values.push_back(value);
+    };
     Statement& query =
         database_.cached("SELECT step, data FROM step_blob WHERE run = ? AND segment = ? AND step <= ? ORDER BY step");
     query.bind(run_).bind(segment_).bind(last_);
     while (query.step()) {
         const int64_t step = query.integer(0);
-        const auto record = decodeStep(query.blob(1), step);
-        if (!record) continue;
-        for (const auto& [metric, value] : record->scalars) addPoint(chunks, static_cast<int64_t>(metric), step, value);
-        for (size_t t = 0; t < record->tensors.size(); ++t)
-            for (int s = 0; s < kStoredStatistics; ++s)
-                if (const auto value = statisticValue(record->tensors[t], static_cast<Statistic>(s)))
-                    addPoint(chunks, numericsSeries(static_cast<int>(t), static_cast<Statistic>(s)), step, *value);
+        visitStep(
+            query.blob(1), [](bool, uint64_t) {},
+            [&](Metric metric, double value) { add(static_cast<int64_t>(metric), step, value); },
+            [&](uint64_t index, const engine::TensorNumerics& numerics) {
+                for (int s = 0; s < kStoredStatistics; ++s)
+                    if (const auto value = statisticValue(numerics, static_cast<Statistic>(s)))
+                        add(numericsSeries(static_cast<int>(index), static_cast<Statistic>(s)), step, *value);
+                return true;
+            });
     }
     query.reset();
     chunks_.clear();
-    for (auto& [series, chunk] : chunks) chunks_.push_back(std::move(chunk));
+    for (auto& chunk : chunks)
+        if (!chunk.steps.empty()) chunks_.push_back(std::move(chunk));
     next_ = 0;
     loaded_ = true;
     return true;
@@ -81,7 +84,9 @@ bool Compactor::begin() {
 
 bool Compactor::slice(int series) {
     if (!loaded_ && !begin()) return false;
-    const size_t end = std::min(chunks_.size(), next_ + static_cast<size_t>(std::max(series, 1)));
+    // A range must be written before the next one is closed, however many series there are.
+    const size_t least = chunks_.size() / (kRangeSteps / 2) + 1;
+    const size_t end = std::min(chunks_.size(), next_ + std::max(least, static_cast<size_t>(std::max(series, 1))));
     {
         Transaction transaction(database_);
         for (size_t i = next_; i < end; ++i) writeChunk(database_, run_, segment_, chunks_[i]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "experiments/store/series_chunk.h"
+#include "experiments/store/step_visit.h"
 
 namespace mantissa::experiments {
 
@@ -63,31 +64,40 @@ void SeriesReader::readChunks(int64_t series, const Segment& segment, int64_t fi
 
 void SeriesReader::readTail(const std::vector<int64_t>& series, const Segment& segment, int64_t first, int64_t last,
                             const std::vector<SegmentPoints*>& out) {
-    const bool scalarsOnly =
-        std::all_of(series.begin(), series.end(), [](int64_t number) { return number < kNumericsBase; });
+    // Which of the wanted series a scalar, or a statistic of a tensor, is for.
+    std::vector<std::pair<Metric, size_t>> scalars;
+    std::vector<std::vector<std::pair<Statistic, size_t>>> tensors;
+    for (size_t i = 0; i < series.size(); ++i) {
+        if (series[i] < kNumericsBase) {
+            scalars.emplace_back(static_cast<Metric>(series[i]), i);
+            continue;
+        }
+        const auto tensor = static_cast<size_t>((series[i] - kNumericsBase) / kStatisticSlots);
+        if (tensor >= tensors.size()) tensors.resize(tensor + 1);
+        tensors[tensor].emplace_back(static_cast<Statistic>((series[i] - kNumericsBase) % kStatisticSlots), i);
+    }
     Statement& query = database_.cached(
         "SELECT step, data FROM step_blob WHERE run = ? AND segment = ? AND step >= ? AND step <= ? ORDER BY step");
     query.bind(run_).bind(segment.index).bind(std::max(first, closedUntil(segment.index) + 1)).bind(last);
     while (query.step()) {
-        const auto record = decodeStep(query.blob(1), query.integer(0), scalarsOnly);
-        if (!record) {
-            ++damaged_;
-            continue;
-        }
-        for (size_t i = 0; i < series.size(); ++i) {
-            std::optional<double> value;
-            if (series[i] < kNumericsBase) {
-                for (const auto& [metric, number] : record->scalars)
-                    if (static_cast<int64_t>(metric) == series[i]) value = number;
-            } else {
-                const auto tensor = static_cast<size_t>((series[i] - kNumericsBase) / kStatisticSlots);
-                const auto statistic = static_cast<Statistic>((series[i] - kNumericsBase) % kStatisticSlots);
-                if (tensor < record->tensors.size()) value = statisticValue(record->tensors[tensor], statistic);
-            }
-            if (!value) continue;
-            out[i]->steps.push_back(record->step);
-            out[i]->values.push_back(*value);
-        }
+        const int64_t step = query.integer(0);
+        auto put = [&](size_t i, double value) {
+            out[i]->steps.push_back(step);
+            out[i]->values.push_back(value);
+        };
+        const bool good = visitStep(
+            query.blob(1), [](bool, uint64_t) {},
+            [&](Metric metric, double value) {
+                for (const auto& [wanted, i] : scalars)
+                    if (wanted == metric) put(i, value);
+            },
+            [&](uint64_t index, const engine::TensorNumerics& numerics) {
+                if (index >= tensors.size()) return false;
+                for (const auto& [statistic, i] : tensors[index])
+                    if (const auto value = statisticValue(numerics, statistic)) put(i, *value);
+                return true;
+            });
+        if (!good) ++damaged_;
     }
     query.reset();
 }

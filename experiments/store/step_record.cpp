@@ -1,19 +1,18 @@
 #include "experiments/store/step_record.h"
 
 #include "experiments/store/bytes.h"
+#include "experiments/store/step_visit.h"
 
 namespace mantissa::experiments {
 
 namespace {
-constexpr uint8_t kVersion = 1;
-constexpr uint8_t kCast = 1, kDear = 2, kAmaxOnly = 4;
-constexpr uint64_t kMaxTensors = 1 << 20;
+constexpr uint8_t kExponentsVersion = 1;
 constexpr uint64_t kMaxBins = 4096;
 }  // namespace
 
 std::vector<uint8_t> encodeStep(const StepRecord& record, const engine::NumericsRecord* numerics) {
     ByteWriter out;
-    out.u8(kVersion);
+    out.u8(kStepVersion);
     out.u8(record.probed ? 1 : 0);
     out.u8(static_cast<uint8_t>(record.scalars.size()));
     for (const auto& [metric, value] : record.scalars) {
@@ -24,7 +23,7 @@ std::vector<uint8_t> encodeStep(const StepRecord& record, const engine::Numerics
     if (numerics == nullptr) return out.take();
     for (const auto& tensor : numerics->tensors) {
         const bool cast = tensor.counters[0] > 0;
-        const uint8_t flags = cast ? kCast | (tensor.dear ? kDear : 0) : tensor.amax != 0 ? kAmaxOnly : 0;
+        const uint8_t flags = cast ? kStepCast | (tensor.dear ? kStepDear : 0) : tensor.amax != 0 ? kStepAmaxOnly : 0;
         out.u8(flags);
         if (flags == 0) continue;
         out.f32(tensor.amax);
@@ -37,40 +36,31 @@ std::vector<uint8_t> encodeStep(const StepRecord& record, const engine::Numerics
     return out.take();
 }
 
-std::optional<StepRecord> decodeStep(BlobView blob, int64_t step, bool scalarsOnly) {
-    ByteReader in(blob.data, blob.size);
-    if (in.u8() != kVersion) return std::nullopt;
+std::optional<StepRecord> decodeStep(BlobView blob, int64_t step) {
     StepRecord record;
     record.step = step;
-    record.probed = (in.u8() & 1) != 0;
-    const int scalars = in.u8();
-    for (int i = 0; i < scalars; ++i) {
-        const auto metric = static_cast<Metric>(in.u8());
-        record.scalars.emplace_back(metric, in.f64());
-    }
-    if (scalarsOnly) return in.ok() ? std::optional<StepRecord>(std::move(record)) : std::nullopt;
-    const uint64_t tensors = in.varint();
-    if (!in.ok() || tensors > kMaxTensors || tensors > in.left()) return std::nullopt;
-    record.tensors.resize(tensors);
-    for (auto& tensor : record.tensors) {
-        const uint8_t flags = in.u8();
-        if ((flags & (kCast | kAmaxOnly)) == 0) continue;
-        tensor.amax = in.f32();
-        if ((flags & kCast) == 0) continue;
-        tensor.scale = in.f32();
-        for (uint64_t& counter : tensor.counters) counter = in.varint();
-        tensor.dear = (flags & kDear) != 0;
-        if (tensor.dear)
-            for (float* value : {&tensor.minNonZero, &tensor.mse, &tensor.sqnrDb, &tensor.kurtosis}) *value = in.f32();
-    }
-    if (!in.ok()) return std::nullopt;
-    return record;
+    const bool good = visitStep(
+        blob,
+        [&](bool probed, uint64_t tensors) {
+            record.probed = probed;
+            record.tensors.resize(tensors);
+        },
+        [&](Metric metric, double value) { record.scalars.emplace_back(metric, value); },
+        [&](uint64_t index, const engine::TensorNumerics& numerics) {
+            record.tensors[index] = numerics;
+            if (!numerics.dear) {
+                auto& tensor = record.tensors[index];
+                tensor.minNonZero = tensor.mse = tensor.sqnrDb = tensor.kurtosis = 0;
+            }
+            return true;
+        });
+    return good ? std::optional<StepRecord>(std::move(record)) : std::nullopt;
 }
 
 std::vector<uint8_t> encodeExponents(const engine::NumericsRecord& numerics) {
     bool any = false;
     ByteWriter out;
-    out.u8(kVersion);
+    out.u8(kExponentsVersion);
     out.varint(numerics.tensors.size());
     for (const auto& tensor : numerics.tensors) {
         const auto& counts = tensor.exponents;
@@ -89,7 +79,7 @@ std::vector<uint8_t> encodeExponents(const engine::NumericsRecord& numerics) {
 
 std::vector<uint32_t> decodeExponents(BlobView blob, int tensor) {
     ByteReader in(blob.data, blob.size);
-    if (in.u8() != kVersion) return {};
+    if (in.u8() != kExponentsVersion) return {};
     const uint64_t tensors = in.varint();
     for (uint64_t t = 0; t < tensors && in.ok() && static_cast<int64_t>(t) <= tensor; ++t) {
         const uint64_t bins = in.varint();

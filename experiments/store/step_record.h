@@ -27,7 +27,7 @@ struct StepRecord {
 
 std::vector<uint8_t> encodeStep(const StepRecord& record, const engine::NumericsRecord* numerics);
 /// Empty: damaged, or of a later version.
-std::optional<StepRecord> decodeStep(BlobView blob, int64_t step, bool scalarsOnly = false);
+std::optional<StepRecord> decodeStep(BlobView blob, int64_t step);
 
 /// Empty vector when no tensor has exponents.
 std::vector<uint8_t> encodeExponents(const engine::NumericsRecord& numerics);

@@ -262,6 +262,34 @@ TEST_F(Cli, KilledRunResumesBitIdentically) {
     EXPECT_THAT(run("show killed --json " + store).out, HasSubstr("Resumed from the checkpoint of step 20"));
 }
 
+/// A damaged checkpoint, or one of another class of machine, is refused in one sentence and the run stays as it was.
+TEST_F(Cli, CheckpointsThatDoNotFitAreRefused) {
+    ASSERT_EQ(train("--set train.steps=10 --quiet --name one").code, 0);
+    const Json before = run("show one --json").json();
+    const std::string state = before["checkpoints"][0]["path"].get<std::string>() + "/state.mantissa",
+                      good = readAll(state);
+    const Result other = run("resume one --set train.steps=20 --quiet");
+    EXPECT_EQ(other.code, 0) << other.err;
+    ASSERT_EQ(train("--set train.steps=10 --quiet --name two").code, 0);
+    const std::string path =
+        run("show two --json").json()["checkpoints"][0]["path"].get<std::string>() + "/state.mantissa";
+    writeAll(path, readAll(path).substr(0, 100));
+    const Json untouched = run("show two --json").json();
+    const Result damaged = run("resume two --set train.steps=20 --quiet");
+    EXPECT_EQ(damaged.code, 2);
+    EXPECT_THAT(damaged.err, HasSubstr("state.mantissa"));
+    EXPECT_EQ(run("show two --json").json(), untouched);
+    writeAll(path, good);
+    setenv("MANTISSA_ISA", "sse", 1);
+    const Result sse = run("resume two --set train.steps=20 --quiet"),
+                 allowed = run("resume two --set train.steps=20 --quiet --other-class");
+    unsetenv("MANTISSA_ISA");
+    EXPECT_EQ(sse.code, 2);
+    EXPECT_THAT(sse.err, HasSubstr("--other-class"));
+    EXPECT_EQ(allowed.code, 0) << allowed.err;
+    EXPECT_EQ(run("show two --json").json()["not_bit_identical_from"], 10);
+}
+
 TEST_F(Cli, InterruptWritesACheckpointAndStops) {
     const pid_t child = startAndWait(folder / "s.mantissa", folder / "iout",
                                      {"--set", "train.steps=60000", "--set", "checkpoint.every=0", "--json"}, 5);
