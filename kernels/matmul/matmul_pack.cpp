@@ -26,31 +26,83 @@ const CodeTable& codeTable(DType format) {
     return format == DType::E4M3 ? kTableE4m3 : kTableE5m2;
 }
 
+// Codes as F32, by way of FP16. E5M2 is the upper byte of an FP16. E4M3's exponent and fraction, moved up by 7, are an
+// FP16 of 2^-8 times the value, subnormal codes included; 0x7F is NaN. (As an F32 pattern times 2^120 they would be
+// subnormal operands, which cost an Intel processor 150 cycles each.)
 #if !defined(MANTISSA_ISA_sse)
-/// 8 codes as F32. E4M3: the bits as an F32 of exponent bias 127 - 120, so times 2^120; 0x7F is NaN.
-inline __m256 decode8(const uint8_t* codes, DType format) {
-    const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
-    if (format == DType::E5M2) {
-        const __m256i half = _mm256_slli_epi32(wide, 8);
-        return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
-    }
-    const __m256i magnitude = _mm256_and_si256(wide, _mm256_set1_epi32(0x7F));
-    const __m256i sign = _mm256_slli_epi32(_mm256_andnot_si256(_mm256_set1_epi32(0x7F), wide), 24);
-    const __m256 value = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_slli_epi32(magnitude, 20)), _mm256_set1_ps(0x1p120f));
-    const __m256i nan = _mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(0x7F));
-    const __m256i bits =
-        _mm256_or_si256(_mm256_castps_si256(value), _mm256_and_si256(nan, _mm256_set1_epi32(0x7FFFFFFF)));
-    return _mm256_castsi256_ps(_mm256_or_si256(bits, sign));
+#if defined(MANTISSA_ISA_avx512) || defined(MANTISSA_ISA_avx512bf16)
+constexpr int kDecoded = 16;
+using Halves = __m256i;
+inline __m128i loadCodes(const uint8_t* codes) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+}
+inline Halves widen(__m128i codes) {
+    return _mm256_cvtepu8_epi16(codes);
+}
+inline void storeHalves(Halves halves, float scale, float* out) {
+    _mm512_storeu_ps(out, _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(scale)));
+}
+inline Halves halvesOfE4m3(Halves wide) {
+    const Halves magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x7F));
+    const Halves sign = _mm256_and_si256(_mm256_slli_epi16(wide, 8), _mm256_set1_epi16(INT16_MIN));
+    const Halves nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7F)), 1);
+    return _mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(magnitude, 7), sign), nan);
+}
+inline Halves halvesOfE5m2(Halves wide) {
+    return _mm256_slli_epi16(wide, 8);
+}
+#else
+constexpr int kDecoded = 8;
+using Halves = __m128i;
+inline __m128i loadCodes(const uint8_t* codes) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
+}
+inline Halves widen(__m128i codes) {
+    return _mm_cvtepu8_epi16(codes);
+}
+inline void storeHalves(Halves halves, float scale, float* out) {
+    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(scale)));
+}
+inline Halves halvesOfE4m3(Halves wide) {
+    const Halves magnitude = _mm_and_si128(wide, _mm_set1_epi16(0x7F));
+    const Halves sign = _mm_and_si128(_mm_slli_epi16(wide, 8), _mm_set1_epi16(INT16_MIN));
+    const Halves nan = _mm_srli_epi16(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7F)), 1);
+    return _mm_or_si128(_mm_or_si128(_mm_slli_epi16(magnitude, 7), sign), nan);
+}
+inline Halves halvesOfE5m2(Halves wide) {
+    return _mm_slli_epi16(wide, 8);
+}
+#endif
+inline void decodeCodes(__m128i codes, DType format, float* out) {
+    if (format == DType::E5M2)
+        storeHalves(halvesOfE5m2(widen(codes)), 1, out);
+    else
+        storeHalves(halvesOfE4m3(widen(codes)), 256, out);
 }
 #endif
 
 void decodeLine(const uint8_t* codes, DType format, int64_t n, float* out) {
     int64_t i = 0;
 #if !defined(MANTISSA_ISA_sse)
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, decode8(codes + i, format));
+    for (; i + kDecoded <= n; i += kDecoded) decodeCodes(loadCodes(codes + i), format, out + i);
 #endif
     const CodeTable& table = codeTable(format);
     for (; i < n; ++i) out[i] = floatFromBits(table.bits[codes[i]]);
+}
+
+/// The same with the two of each pair exchanged; a zero joins a last single one.
+void decodeSwapped(const uint8_t* codes, DType format, int64_t n, float* out) {
+    int64_t i = 0;
+#if !defined(MANTISSA_ISA_sse)
+    const __m128i turned = _mm_setr_epi8(1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    for (; i + kDecoded <= n; i += kDecoded)
+        decodeCodes(_mm_shuffle_epi8(loadCodes(codes + i), turned), format, out + i);
+#endif
+    const CodeTable& table = codeTable(format);
+    for (; i < n; i += 2) {
+        out[i] = i + 1 < n ? floatFromBits(table.bits[codes[i + 1]]) : 0;
+        out[i + 1] = floatFromBits(table.bits[codes[i]]);
+    }
 }
 
 void halfLine(const uint16_t* in, int64_t n, float* out) {
@@ -220,20 +272,6 @@ void packPairLines(const PackSource& source, int width, int64_t firstRow, int64_
 
 // ---- lines and panels ----------------------------------------------------------------------------------------------
 
-/// Exchanges the two of each pair; a zero joins a last single one.
-void swapPairs(int64_t n, float* out) {
-    if (n % 2) out[n] = 0;
-    int64_t i = 0;
-#if !defined(MANTISSA_ISA_sse)
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, _mm256_permute_ps(_mm256_loadu_ps(out + i), 0xB1));
-#endif
-    for (; i < n; i += 2) {
-        const float even = out[i];
-        out[i] = out[i + 1];
-        out[i + 1] = even;
-    }
-}
-
 /// BF16 to F32 with the two of each pair exchanged: a pair of 16-bit values turned around, then widened.
 void swappedPairs(const uint16_t* in, int64_t n, float* out) {
     int64_t i = 0;
@@ -264,10 +302,12 @@ void unitLine(const PackSource& source, PackedForm form, int64_t row, int64_t fi
 #if defined(MANTISSA_ISA_avx512bf16)
     if (form == PackedForm::Bf16Pairs) return toBf16(source, index, n, reinterpret_cast<uint16_t*>(out));
 #endif
-    if (form == PackedForm::F32Pairs && source.type == DType::BF16)
-        return swappedPairs(static_cast<const uint16_t*>(source.data) + index, n, out);
-    toFloat(source, index, n, out);
-    if (form == PackedForm::F32Pairs) swapPairs(n, out);
+    if (form == PackedForm::F32)
+        toFloat(source, index, n, out);
+    else if (source.type == DType::BF16)
+        swappedPairs(static_cast<const uint16_t*>(source.data) + index, n, out);
+    else
+        decodeSwapped(static_cast<const uint8_t*>(source.data) + index, source.type, n, out);
 }
 
 /// Columns [0, 4) of four lines -> 4 units of 4 rows each, at a distance of `width`.

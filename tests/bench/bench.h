@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/thread_pool.h"
+#include "kernels/device/cpu_memory.h"
 #include "kernels/device/cpu_ops.h"
 
 namespace mantissa::bench {
@@ -39,21 +41,28 @@ std::vector<Timing> measureInterleaved(const std::vector<std::function<void()>>&
 /// set has them (else the F32 figure, which is what BF16 runs on there).
 double peakGflops(engine::ThreadPool& pool, kernels::Isa isa, bool bf16);
 
-/// A grown workspace for one op after another.
+/// Memory as the engine gives it to ops (huge pages), and a workspace that grows with them.
 class Workspace {
   public:
-    explicit Workspace(engine::ThreadPool& pool, kernels::Isa isa) { context_.executor = &pool, context_.isa = isa; }
+    Workspace(engine::ThreadPool& pool, kernels::Isa isa) { context_.executor = &pool, context_.isa = isa; }
     template <class Op>
     kernels::CpuContext of(const Op& op) {
         const size_t needed = workspaceCpu(op, context_);
-        if (needed + 256 > memory_.size()) memory_.resize(needed + 256);
-        context_.workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory_.data()) + 255) / 256 * 256);
-        context_.workspaceBytes = needed;
+        if (needed > context_.workspaceBytes) {
+            context_.workspace = memory_.allocate(needed);
+            context_.workspaceBytes = needed;
+        }
         return context_;
+    }
+    /// A copy of `bytes` at `from`.
+    void* copy(const void* from, size_t bytes) {
+        void* to = memory_.allocate(bytes);
+        std::memcpy(to, from, bytes);
+        return to;
     }
 
   private:
-    std::vector<uint8_t> memory_;
+    kernels::CpuMemory memory_;
     kernels::CpuContext context_;
 };
 

@@ -37,9 +37,14 @@ void layerBench(const char* name, test::AttentionCase c, const Options& options,
     Workspace workspace(pool, options.isa);
     std::vector<std::function<void()>> bodies;
     for (test::AttentionData& d : data) {
-        const kernels::AttentionForward forward = d.forward();
-        const kernels::AttentionBackward backward = d.backward();
+        kernels::AttentionForward forward = d.forward();
+        kernels::AttentionBackward backward = d.backward();
+        backward.qkv = forward.qkv = workspace.copy(d.qkv.data(), d.qkv.bytes.size());
+        backward.out = forward.out = workspace.copy(d.out.data(), d.out.bytes.size());
+        backward.dOut = workspace.copy(d.dOut.data(), d.dOut.bytes.size());
+        backward.dQkv = workspace.copy(d.dQkv.data(), d.dQkv.bytes.size());
         runCpu(forward, workspace.of(forward));
+        std::memcpy(d.out.data(), forward.out, d.out.bytes.size());
         check(d);
         bodies.push_back([forward, &workspace] { runCpu(forward, workspace.of(forward)); });
         bodies.push_back([backward, &workspace] { runCpu(backward, workspace.of(backward)); });
