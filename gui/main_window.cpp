@@ -190,6 +190,7 @@ void MainWindow::addPage(const QString& name, const QString& title, Glyph glyph,
     pages_.push_back({name, page});
     stack_->addWidget(page);
     const int tab = tabs_->addTab(icon(glyph, Token::Text2, Token::Accent), title);
+    tabs_->updateGeometry();  // Qt 6.4 keeps the size hint of the empty bar when tabs come before the first show
     tabs_->setTabToolTip(tab, tr("%1 (Ctrl+%2)").arg(title).arg(tab + 1));
     connect(page, &Page::statusTextChanged, this, &MainWindow::updateStatus);
     connect(page, &Page::pageRequested, this, &MainWindow::openPage);

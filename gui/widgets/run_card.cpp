@@ -148,8 +148,13 @@ void RunCard::showOne(const RunInfo& info) {
     title_->setToolTip(info.id);
     // The plan read back from what ran exists from the first step on.
     if (effective_.isEmpty() && info.step > 0 && documentOf_ == info.id) loadDocument(info.id);
-    if (!info.message.isEmpty())
-        setRow(tr("State"), tr("%1: %2").arg(runStateName(info.state), info.message), Token::Bad);
+    const bool bad =
+        info.state == RunState::Failed || info.state == RunState::Refused || info.state == RunState::Diverged;
+    setRow(tr("State"), info.message.isEmpty() || bad ? runStateName(info.state) : info.message,
+           bad                                   ? Token::Bad
+           : info.state == RunState::Interrupted ? Token::Warn
+                                                 : Token::Text);
+    if (bad) setRow(tr("Reason"), info.message, Token::Bad);
     setRow(tr("Recipe"), info.recipe);
     setRow(tr("Effective"), effective_);
     setRow(tr("Data"), data_);
