@@ -132,7 +132,12 @@ RunStore::RunStore(const std::string& path, Mode mode) : impl_(std::make_unique<
     impl_->readOnlyReason = std::move(opened.readOnlyReason);
 }
 
-RunStore::~RunStore() = default;
+/// A writer that leaves moves the WAL into the file, unless somebody else is writing or reading just now.
+RunStore::~RunStore() {
+    if (readOnly()) return;
+    FileLock lock;
+    if (lock.acquire(folder() + "/write.lock", 0)) impl_->database->checkpoint(0, true);
+}
 
 const std::string& RunStore::path() const {
     return impl_->path;

@@ -336,7 +336,13 @@ TEST(Killed, StoreOpensAndTheRunIsInterrupted) {
             job.join();
             _exit(0);
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1300 + 170 * round));
+        // At an arbitrary moment once compaction and checkpoints have begun.
+        for (int64_t step = 0; step < 600; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+            const auto runs = RunStore(path, RunStore::Mode::ReadOnly).runs();
+            if (!runs.empty()) step = runs[0].step;
+            ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "the child ended by itself";
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(37 * round));
         kill(child, SIGKILL);
         int status = 0;
         waitpid(child, &status, 0);
