@@ -18,8 +18,9 @@ GptModel::GptModel(const ModelConfig& model, const PrecisionPlan& plan, const Pa
       rows_(static_cast<int64_t>(batch) * model.context) {}
 
 const void* GptModel::parameter(int tensor) const {
-    return parameters_.compute +
-           layout_.tensors[static_cast<size_t>(tensor)].offset * static_cast<int64_t>(dtypeSize(plan_.type));
+    const int64_t offset = parameters_.computeOffset[static_cast<size_t>(tensor)];
+    if (offset == kNoCompute) return nullptr;
+    return parameters_.compute + offset * static_cast<int64_t>(dtypeSize(plan_.type));
 }
 
 float* GptModel::gradient(int tensor) const {
@@ -101,7 +102,14 @@ void GptModel::evalPass(Backend& backend, int64_t rows, bool clear) {
 void GptModel::castWeights(Backend& backend, const PassFlags& flags) {
     for (int index = 0; index < plan_.linearCount(); ++index) {
         const CodePair codes = weightCodes(index);
-        if (codes.rows) scaling_.castCurrentWeight(backend, index, parameter(weightTensor(index)), codes, flags);
+        if (!codes.rows) continue;
+        const int tensor = weightTensor(index);
+        if (const void* plain = parameter(tensor))
+            scaling_.castCurrentWeight(backend, index, plain, plan_.type, codes, flags);
+        else
+            scaling_.castCurrentWeight(backend, index,
+                                       parameters_.masters + layout_.tensors[static_cast<size_t>(tensor)].offset,
+                                       DType::F32, codes, flags);
     }
 }
 

@@ -18,7 +18,8 @@ struct ParameterMemory {
     float* moment1 = nullptr;
     float* moment2 = nullptr;
     float* gradients = nullptr;
-    char* compute = nullptr;             ///< copy of the plan's type; the masters themselves in F32 modes
+    char* compute = nullptr;             ///< copies of the plan's type; the masters themselves in F32 modes
+    std::vector<int64_t> computeOffset;  ///< first element of each tensor in `compute`; kNoCompute: it has no copy
     uint8_t* codes = nullptr;            ///< FP8 codes of the weights that have them, at codeOffset[linear]
     uint8_t* codesTransposed = nullptr;  ///< likewise, transposed, where the chip's products need it
     std::vector<int64_t> codeOffset;     ///< -1: none

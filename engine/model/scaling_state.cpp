@@ -165,7 +165,7 @@ CastTarget ScalingState::weightCast(int linear, CodePair codes, bool dear, bool 
     return target;
 }
 
-void ScalingState::castCurrentWeight(Backend& backend, int linear, const void* weight, CodePair codes,
+void ScalingState::castCurrentWeight(Backend& backend, int linear, const void* weight, DType type, CodePair codes,
                                      const PassFlags& flags) const {
     const int slot = plan_.slot(linear, TensorRole::Weight);
     if (plan_.tensorRecipe(slot) != RecipeKind::Current) return;
@@ -179,6 +179,7 @@ void ScalingState::castCurrentWeight(Backend& backend, int linear, const void* w
     Quantize quantize;
     quantize.rows = plan_.linears[static_cast<size_t>(linear)].out;
     quantize.cols = plan_.linears[static_cast<size_t>(linear)].in;
+    quantize.inType = type;
     quantize.in = weight;
     quantize.target = fullCast(slot, codes, scale.entry, flags.training ? slots_ + count_ + linear : nullptr, flags);
     backend.run(quantize);

@@ -51,9 +51,9 @@ class ScalingState {
     kernels::CastTarget againCast(int slot, uint8_t* transposed, const PassFlags& flags) const;
     /// Target of a weight in AdamW.
     kernels::CastTarget weightCast(int linear, CodePair codes, bool dear, bool exponents, bool count) const;
-    /// weight: BF16 (out, in) of linear i; codes likewise.
-    void castCurrentWeight(kernels::Backend& backend, int linear, const void* weight, CodePair codes,
-                           const PassFlags& flags) const;
+    /// weight: (out, in) of linear i, BF16 or F32 (rounded to BF16 first: the same codes); codes likewise.
+    void castCurrentWeight(kernels::Backend& backend, int linear, const void* weight, kernels::DType type,
+                           CodePair codes, const PassFlags& flags) const;
     /// Start of a micro-batch: clears the scratch amax of the current recipe.
     void beginPass(kernels::Backend& backend) const;
     void updateDelayed(kernels::Backend& backend, const kernels::StepState* state) const;

@@ -37,15 +37,35 @@ StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory, bool tra
         parameters_.codeOffset.push_back(codes ? codeBytes_ : -1);
         if (codes) codeBytes_ += static_cast<int64_t>(aligned(static_cast<size_t>(one.out * one.in)));
     }
+    placeComputeCopies();
     const std::vector<Arena::Part> parts = gradientParts(config.model, layout_);
     gradientsShared_ = shareMemory && config.accumulation == 1 && !parts.empty();
     if (gradientsShared_)
         gradientOffset_ = buffers_.arena.placeOver(parts, static_cast<size_t>(layout_.size) * sizeof(float));
 }
 
+/// On a GPU memory is what limits: a weight whose products all read codes has no copy of the plan's type there.
+void StepProgram::placeComputeCopies() {
+    for (const ParameterInfo& tensor : layout_.tensors) {
+        const bool embedding = layout_.tensors[static_cast<size_t>(layout_.tokenTable)].offset == tensor.offset;
+        const bool codesAlone = transposedCodes_ && tensor.linear >= 0 && !embedding &&
+                                !plan_.linears[static_cast<size_t>(tensor.linear)].readsPlain(TensorRole::Weight);
+        if (plan_.type == DType::F32 || !transposedCodes_) {
+            parameters_.computeOffset.push_back(tensor.offset);
+            computeElements_ = layout_.size;
+        } else if (codesAlone) {
+            parameters_.computeOffset.push_back(kNoCompute);
+        } else {
+            parameters_.computeOffset.push_back(computeElements_);
+            computeElements_ += (tensor.count() + 63) / 64 * 64;
+        }
+    }
+}
+
 size_t StepProgram::weightBytes() const {
     const size_t n = static_cast<size_t>(layout_.size);
-    const size_t compute = plan_.type == DType::F32 ? 0 : aligned(n * dtypeSize(plan_.type));
+    const size_t compute =
+        plan_.type == DType::F32 ? 0 : aligned(static_cast<size_t>(computeElements_) * dtypeSize(plan_.type));
     return aligned(n * sizeof(float)) + compute + static_cast<size_t>(codeBytes_) * (transposedCodes_ ? 2 : 1);
 }
 
@@ -58,7 +78,8 @@ size_t StepProgram::controlBytes() const {
 void StepProgram::bind(char* weights, char* moments, char* gradients, char* activations, char* control) {
     const size_t n = static_cast<size_t>(layout_.size);
     parameters_.masters = reinterpret_cast<float*>(weights);
-    const size_t copy = plan_.type == DType::F32 ? 0 : aligned(n * dtypeSize(plan_.type));
+    const size_t copy =
+        plan_.type == DType::F32 ? 0 : aligned(static_cast<size_t>(computeElements_) * dtypeSize(plan_.type));
     parameters_.compute = copy ? weights + aligned(n * sizeof(float)) : weights;
     parameters_.codes = reinterpret_cast<uint8_t*>(weights + aligned(n * sizeof(float)) + copy);
     parameters_.codesTransposed = transposedCodes_ ? parameters_.codes + codeBytes_ : nullptr;
@@ -227,7 +248,8 @@ void StepProgram::queueAdam(Backend& backend, const PassFlags& next, bool castOn
     std::vector<ParameterTensor> tensors;
     tensors.reserve(layout_.tensors.size());
     for (const ParameterInfo& info : layout_.tensors) {
-        ParameterTensor tensor{info.offset, info.rows, info.cols, info.decay, {}};
+        ParameterTensor tensor{info.offset, info.rows, info.cols, info.decay, {}, kComputeAtOffset};
+        tensor.computeOffset = parameters_.computeOffset[tensors.size()];
         if (info.linear >= 0 && parameters_.codeOffset[static_cast<size_t>(info.linear)] >= 0)
             tensor.cast = scaling_.weightCast(info.linear, model_.weightCodes(info.linear), next.dear, next.exponents,
                                               next.count);

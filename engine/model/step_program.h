@@ -68,6 +68,7 @@ class StepProgram {
     void queueAdam(kernels::Backend& backend, const PassFlags& next, bool castOnly);
     void initialiseWeights(kernels::Backend& backend);
     void replay(kernels::Backend& backend, int key, void (StepProgram::*queue)(kernels::Backend&));
+    void placeComputeCopies();
     size_t weightBytes() const;
     size_t controlBytes() const;
 
@@ -83,6 +84,7 @@ class StepProgram {
     bool gradientsShared_ = false;
     size_t gradientOffset_ = 0;  ///< in the arena, when shared
     int64_t codeBytes_ = 0;
+    int64_t computeElements_ = 0;
     ParameterMemory parameters_;
 
     kernels::StepParameters* stepParameters_ = nullptr;

@@ -13,33 +13,30 @@ __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
-/// tanh form: 0.5 x (1 + tanh(u)) = x sigmoid(2 u).
-__device__ __forceinline__ float twiceInner(float x) {
-    return 1.5957691216057308f * x * __fmaf_rn(0.044715f * x, x, 1.0f);
+__device__ __forceinline__ float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));  // within 1 ulp
+    return y;
 }
-/// sigmoid(inner), and 1 less it without cancellation. Clamped: beyond +-80 the exponential would overflow, and there
-/// the result is 0 or 1 within F32 anyway.
-struct Logistic {
-    float value, complement;
+
+/// GELU, tanh form: 0.5 x (1 + tanh(u)) = x sigmoid(2 u), 2 u = x (a + b x^2).
+/// x is clamped for the sigmoid alone: at +-30 it is 0 or 1 already, and x^2 stays finite.
+struct Gelu {
+    float clamped, square, sigmoid;
+    __device__ __forceinline__ explicit Gelu(float x) {
+        constexpr float kMinusA = -1.5957691216057308f * 1.4426950408889634f, kMinusB = kMinusA * 0.044715f;
+        clamped = fminf(fmaxf(x, -30.0f), 30.0f);
+        square = clamped * clamped;
+        sigmoid = reciprocal(1.0f + exp2f(clamped * __fmaf_rn(square, kMinusB, kMinusA)));
+    }
+    /// The same bits in forward and where backward makes it again.
+    __device__ __forceinline__ float value(float x) const { return __fmul_rn(x, sigmoid); }
+    /// sigmoid + x sigmoid (1 - sigmoid) (a + 3 b x^2); where 1 - sigmoid cancels the derivative is 1 within 1e-6.
+    __device__ __forceinline__ float derivative() const {
+        const float slope = __fmaf_rn(square, 3.0f * 0.044715f * 1.5957691216057308f, 1.5957691216057308f);
+        return __fmaf_rn(clamped * sigmoid * (1.0f - sigmoid), slope, sigmoid);
+    }
 };
-__device__ __forceinline__ Logistic logistic(float inner) {
-    const float e = __expf(-fminf(fmaxf(inner, -80.0f), 80.0f)), s = __fdividef(1.0f, 1.0f + e);
-    return {s, e * s};
-}
-/// Forward and backward's remake of it: the same bits. Far below zero x times a vanishing value is written as -0.
-__device__ __forceinline__ float geluOf(float x, const Logistic& s) {
-    return x < -20.0f ? -0.0f : x * s.value;
-}
-__device__ __forceinline__ float gelu(float x) {
-    return geluOf(x, logistic(twiceInner(x)));
-}
-__device__ __forceinline__ float geluDerivative(float x, const Logistic& s) {
-    const float slope = 1.5957691216057308f * __fmaf_rn(3.0f * 0.044715f * x, x, 1.0f);
-    // At |x| = 20 the complement is below 1e-30: x^3 times it is nothing, and beyond, where x^3 could be Inf, it is not
-    // taken.
-    const float bend = fabsf(x) > 20.0f ? 0.0f : x * s.value * s.complement * slope;
-    return s.value + bend;
-}
 
 struct ActivationArgs {
     const void* in;
@@ -101,9 +98,9 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1
                     // dIn in d, forward's output in y; one exponential serves both.
 #pragma unroll
                     for (int j = 0; j < kLane; ++j) {
-                        const Logistic s = logistic(twiceInner(x[j]));
-                        y[j] = geluOf(x[j], s);
-                        d[j] *= geluDerivative(x[j], s);
+                        const Gelu gelu(x[j]);
+                        y[j] = gelu.value(x[j]);
+                        d[j] *= gelu.derivative();
                     }
                     if (args.again.active() || args.outAgain) {
                         if (args.outAgain) store8(static_cast<T*>(args.outAgain) + at, valid, aligned, y);
@@ -120,7 +117,8 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1
                     for (int j = 0; j < kLane; ++j) sums[j] += d[j];
                 } else {
 #pragma unroll
-                    for (int j = 0; j < kLane; ++j) d[j] = kSwiGlu ? x[j] * sigmoid(x[j]) * d[j] : gelu(x[j]);
+                    for (int j = 0; j < kLane; ++j)
+                        d[j] = kSwiGlu ? x[j] * sigmoid(x[j]) * d[j] : Gelu(x[j]).value(x[j]);
                     rawD[i].pack(d);
                     rawD[i].unpack(d);
                 }

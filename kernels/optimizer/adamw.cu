@@ -16,6 +16,7 @@ constexpr int kThreads = 128, kTileCols = kThreads * kLane, kStretch = kTileRows
 /// One tensor as the kernel sees it; a table of these lies in device memory.
 struct TensorEntry {
     int64_t offset, count, firstBlock;
+    int64_t computeOffset;  ///< in `compute`, or kNoCompute
     CastParams cast;
     int32_t columnBlocks;
     uint32_t decay;
@@ -41,8 +42,8 @@ __device__ __forceinline__ float updated(const Factors& f, float g, float w, flo
 
 /// Eight neighbours from `at` on: reads, updates, writes back; returns the new values in w.
 template <class C>
-__device__ __forceinline__ void update8(const AdamW& op, const Factors& factors, int64_t at, int valid, bool aligned,
-                                        float (&w)[kLane]) {
+__device__ __forceinline__ void update8(const AdamW& op, const Factors& factors, int64_t at, C* compute, int valid,
+                                        bool aligned, float (&w)[kLane]) {
     load8(op.masters + at, valid, aligned, w);
     if (!op.castOnly) {
         float m[kLane], v[kLane], g[kLane];
@@ -55,7 +56,9 @@ __device__ __forceinline__ void update8(const AdamW& op, const Factors& factors,
         store8(op.moment1 + at, valid, aligned, m);
         store8(op.moment2 + at, valid, aligned, v);
     }
-    if constexpr (sizeof(C) == 2) store8(static_cast<C*>(op.compute) + at, valid, aligned, w);
+    if constexpr (sizeof(C) == 2) {
+        if (compute) store8(compute, valid, aligned, w);
+    }
 #pragma unroll
     for (int j = 0; j < kLane; ++j) {
         if (j >= valid) w[j] = 0;
@@ -93,13 +96,15 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
              op.epsilon,
              entry.decay ? op.weightDecay : 0.0f};
     }
+    C* compute = nullptr;
+    if (op.compute && entry.computeOffset != kNoCompute) compute = static_cast<C*>(op.compute) + entry.computeOffset;
     if (!entry.cast.active()) {
         const int64_t first = block * kStretch, last = min(entry.count, first + kStretch);
 #pragma unroll 2
         for (int64_t i = first + threadIdx.x * kLane; i < last; i += kTileCols) {
             const int valid = static_cast<int>(min(int64_t{kLane}, last - i));
             float w[kLane];
-            update8<C>(op, f, entry.offset + i, valid, valid == kLane, w);
+            update8<C>(op, f, entry.offset + i, compute ? compute + i : nullptr, valid, valid == kLane, w);
         }
         return;
     }
@@ -120,7 +125,8 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
             const int64_t row = row0 + group * 4 + i;
             if (row >= cast.rows || valid == 0) continue;
             float w[kLane];
-            update8<C>(op, f, entry.offset + row * cast.cols + col, valid, aligned, w);
+            const int64_t at = row * cast.cols + col;
+            update8<C>(op, f, entry.offset + at, compute ? compute + at : nullptr, valid, aligned, w);
             roundForCast<Bf16>(w);
             codes[i] = cast8<kMode>(cast, w, valid, row, col, state, shared);
             storeCodes<kMode>(cast, codes[i], row, col, valid, aligned);
@@ -181,6 +187,7 @@ Plan planOf(const AdamW& op) {
         entry.offset = tensor.offset;
         entry.count = tensor.rows * tensor.cols;
         entry.firstBlock = plan.blocks;
+        entry.computeOffset = tensor.computeOffset == kComputeAtOffset ? tensor.offset : tensor.computeOffset;
         entry.cast = castParams(tensor.cast, tensor.rows, tensor.cols, "adamw");
         entry.columnBlocks = static_cast<int32_t>((tensor.cols + kTileCols - 1) / kTileCols);
         entry.decay = tensor.decay;

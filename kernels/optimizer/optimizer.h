@@ -62,6 +62,8 @@ struct GradientControl {
     int growthInterval = 2000;
 };
 
+inline constexpr int64_t kComputeAtOffset = -1, kNoCompute = -2;
+
 /// One tensor of the flat parameter arrays.
 struct ParameterTensor {
     int64_t offset = 0;  ///< first element in the flat arrays, a multiple of 64
@@ -69,12 +71,14 @@ struct ParameterTensor {
     uint8_t decay = 0;   ///< weight decay applies (matrices)
     CastTarget cast;     ///< FP8 weights: codes of the new value, BF16-rounded (format None: none); delayed and fixed scaling,
                          ///< or amaxOnly for current scaling
+    int64_t computeOffset = kComputeAtOffset;  ///< first element in `compute`, a multiple of 64; kComputeAtOffset: `offset`;
+                                               ///< kNoCompute: no copy (its codes are all that is read)
 };
 
 /// AdamW (arXiv:1711.05101) over all tensors, one pass, when state->applied:
 /// g' = g * clipFactor; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2; mhat = m / (1 - b1^t); vhat = v / (1 - b2^t);
 /// w -= lr * (mhat / (sqrt(vhat) + eps) + decay * w). masters, m, v, gradients: F32 flat arrays of n elements.
-/// compute: flat copy of computeType (BF16 or F16), written for every tensor; nullptr in F32 modes.
+/// compute: copies of computeType (BF16 or F16), at each tensor's computeOffset; nullptr in F32 modes.
 /// Slots of the weights' casts: when applied (or castOnly) a slot is overwritten, not merged: it is cleared first, for it describes the
 /// codes that the next step uses, and stays in force while updates are skipped.
 /// When not applied: masters, moments, compute copy, codes and slots of the weights stay untouched.

@@ -72,6 +72,18 @@ AdamWScalars scalarsOf(const AdamW& op) {
     return k;
 }
 
+/// `compute` moved so that the tensor's place in it is found at the tensor's offset in the flat arrays.
+AdamW withCompute(AdamW op, const ParameterTensor& tensor) {
+    if (!op.compute || tensor.computeOffset == kComputeAtOffset) return op;
+    if (tensor.computeOffset == kNoCompute) {
+        op.compute = nullptr;
+    } else {
+        const int64_t shift = (tensor.computeOffset - tensor.offset) * static_cast<int64_t>(dtypeSize(op.computeType));
+        op.compute = static_cast<char*>(op.compute) + shift;
+    }
+    return op;
+}
+
 void check(const AdamW& op) {
     require(op.masters && (op.tensors || op.tensorCount == 0), "AdamW: masters and tensors are needed");
     require(op.castOnly || (op.moment1 && op.moment2 && op.gradients && op.state && op.parameters),
@@ -147,7 +159,9 @@ void runCpu(const AdamW& op, const CpuContext& context) {
             resetSpanStats(stats, 1);
             cast = {&layout.params[t], tensor.cast.amaxOnly ? nullptr : tensor.cast.codes, stats, nullptr};
         }
-        kernels.adamW(op, op.castOnly ? nullptr : &scalars, tensor.decay, tensor.offset + inTensor, n, inTensor, cast);
+        const AdamW placed = withCompute(op, tensor);
+        kernels.adamW(placed, op.castOnly ? nullptr : &scalars, tensor.decay, tensor.offset + inTensor, n, inTensor,
+                      cast);
     });
     for (int t = 0; t < op.tensorCount; ++t) {
         const CastTarget& cast = op.tensors[t].cast;

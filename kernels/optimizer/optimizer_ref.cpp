@@ -26,6 +26,12 @@ void runReference(const SumSquares& op) {
     }
 }
 
+namespace {
+int64_t computeShift(const ParameterTensor& tensor) {
+    return tensor.computeOffset == kComputeAtOffset ? 0 : tensor.computeOffset - tensor.offset;
+}
+}  // namespace
+
 void runReference(const AdamW& op) {
     if (!op.castOnly && !op.state->applied) return;
     for (int t = 0; t < op.tensorCount; ++t) {
@@ -45,7 +51,8 @@ void runReference(const AdamW& op) {
                 op.moment1[i] = static_cast<float>(m);
                 op.moment2[i] = static_cast<float>(v);
             }
-            if (op.compute) reference::store(op.computeType, op.compute, i, op.masters[i]);
+            if (op.compute && tensor.computeOffset != kNoCompute)
+                reference::store(op.computeType, op.compute, i + computeShift(tensor), op.masters[i]);
         }
         if (tensor.cast.slot) *tensor.cast.slot = TensorSlot{};
         reference::cast(DType::F32, op.masters + tensor.offset, tensor.rows, tensor.cols, tensor.cast);

@@ -120,7 +120,7 @@ void launch(const LaunchContext& context, const Quantize& op) {
     args.aligned = alignedRows(op.in, op.cols) && reinterpret_cast<uintptr_t>(op.target.codes) % 8 == 0;
     withType(op.inType, "quantize", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        withMode<T>(castModeOf(args.cast, args.aligned),
+        withMode<T, true>(castModeOf(args.cast, args.aligned),
                     [&](auto mode) { launchQuantize<T, decltype(mode)::value>(context, args, g); });
     });
     mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);

@@ -434,10 +434,10 @@ inline CastMode castModeOf(const CastParams& cast, bool aligned) {
 template <CastMode kMode>
 using ModeTag = std::integral_constant<CastMode, kMode>;
 
-/// Calls body(ModeTag): of the mode for BF16, of Generic for the types that no FP8 run uses.
-template <class T, class Body>
+/// Calls body(ModeTag): of the mode for BF16 (and F32 where an op's FP8 runs read it), else of Generic.
+template <class T, bool kF32Too = false, class Body>
 void withMode(CastMode mode, Body&& body) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (std::is_same_v<T, Bf16> || (kF32Too && std::is_same_v<T, float>)) {
         if (mode == CastMode::None) return body(ModeTag<CastMode::None>());
         if (mode == CastMode::Full) return body(ModeTag<CastMode::Full>());
         if (mode == CastMode::Amax) return body(ModeTag<CastMode::Amax>());
