@@ -118,7 +118,8 @@ class RunController : public QObject {
     /// Waiting or first phases of a run of this process in words ("Planning memory"); "" once it steps.
     QString phaseText(const QString& id) const;
     bool ownsGoingRuns() const;
-    /// Steps left × median of the last 200 step times (other processes: the store's median throughput); < 0: not known yet.
+    /// Steps left × median of the last 200 step times (other processes: the store's median throughput); < 0: not known
+    /// yet.
     double secondsLeft(const QString& id) const;
 
     void start(const experiments::RunSpec& spec, experiments::JobOptions options);

@@ -8,7 +8,8 @@
 
 namespace mantissa::gui {
 
-/// "loss < 2 and recipe = delayed"; grammar and fields in experiments/report/run_filter.h. An empty text matches everything.
+/// "loss < 2 and recipe = delayed"; grammar and fields in experiments/report/run_filter.h. An empty text matches
+/// everything.
 class RunFilter {
   public:
     explicit RunFilter(const QString& text = QString());

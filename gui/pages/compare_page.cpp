@@ -127,22 +127,27 @@ void ComparePage::buildTools() {
     auto* row = new QHBoxLayout(tools_);
     row->setContentsMargins(0, 0, 0, 0);
     row->setSpacing(8);
-    const auto combo = [&](const char* label, std::initializer_list<std::pair<const char*, const char*>> items) {
+    const auto combo = [&](const char* label, const char* tip,
+                           std::initializer_list<std::pair<const char*, const char*>> items) {
         row->addWidget(new TextLabel(QString::fromUtf8(label), Token::Text2, TextSize::Small, false, tools_));
         auto* box = new QComboBox(tools_);
         for (const auto& [text, data] : items) {
             box->addItem(QString::fromUtf8(text), QString::fromUtf8(data));
         }
         box->setAccessibleName(QString::fromUtf8(label));
+        box->setToolTip(QString::fromUtf8(tip));
         row->addWidget(box);
         return box;
     };
-    metric_ = combo("Show", {{"validation loss", "val_loss"},
-                             {"train loss", "loss"},
-                             {"gradient norm", "grad_norm"},
-                             {"throughput", "tokens_per_s"}});
-    axis_ = combo("X", {{"step", "step"}, {"tokens", "tokens"}, {"time", "time"}});
-    below_ = combo("Below", {{"difference", "difference"}, {"ratio", "ratio"}, {"nothing", ""}});
+    metric_ = combo("Show", "What the curves show",
+                    {{"validation loss", "val_loss"},
+                     {"train loss", "loss"},
+                     {"gradient norm", "grad_norm"},
+                     {"throughput", "tokens_per_s"}});
+    axis_ = combo("X", "Runs are aligned by step, by tokens seen or by time",
+                  {{"step", "step"}, {"tokens", "tokens"}, {"time", "time"}});
+    below_ = combo("Below", "What the lower chart shows against the baseline",
+                   {{"difference", "difference"}, {"ratio", "ratio"}, {"nothing", ""}});
     auto* back = new QToolButton(tools_);
     back->setIcon(icon(Glyph::Undo));
     back->setToolTip(QStringLiteral("Zoom back (Alt+←)"));
@@ -227,6 +232,7 @@ QWidget* ComparePage::buildSide() {
     auto* filter = new QLineEdit(configCard);
     filter->setPlaceholderText(QStringLiteral("Filter"));
     filter->setAccessibleName(QStringLiteral("Filter fields"));
+    filter->setToolTip(QStringLiteral("Part of a field's path"));
     filter->setFixedWidth(110);
     filter->setFixedHeight(24);
     configCard->headTools()->addWidget(configHint_);

@@ -109,14 +109,12 @@ QWidget* FormatsPage::makeSelector() {
     label(tr("rounding"));
     rounding_ = new QComboBox(numberTools_);
     rounding_->addItems(
-        {tr("to nearest, ties to even"), tr("stochastic, one draw"), tr("towards zero"), tr("away from zero")});
+        {tr("nearest, ties to even"), tr("stochastic, one draw"), tr("towards zero"), tr("away from zero")});
     rounding_->setAccessibleName(tr("Rounding"));
     rounding_->setToolTip(tr("How the scaled number becomes a code; finite values saturate"));
     tools->addWidget(rounding_);
     auto* copy = new QToolButton(numberTools_);
     copy->setIcon(icon(Glyph::Copy));
-    copy->setText(tr("Copy table"));
-    copy->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
     copy->setAccessibleName(tr("Copy table"));
     copy->setToolTip(tr("Copy the table of codes as text with full precision"));
     tools->addStretch(1);

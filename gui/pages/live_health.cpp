@@ -97,6 +97,7 @@ HealthCard::HealthCard(RunController& controller, RunSeries& series, QWidget* pa
     bf16Text_ = new TextLabel(QString(), Token::Text2, TextSize::Body, false, bf16_);
     bf16Text_->setWordWrap(true);
     twin_ = new QPushButton(QStringLiteral("Start the FP8 twin"), bf16_);
+    twin_->setToolTip(QStringLiteral("Opens the launch dialog with this run in FP8: same seed, same tokens"));
     plain->addWidget(bf16Text_);
     plain->addWidget(twin_);
     bf16_->hide();
@@ -109,6 +110,7 @@ HealthCard::HealthCard(RunController& controller, RunSeries& series, QWidget* pa
     auto* buttons = new QVBoxLayout;
     buttons->setContentsMargins(12, 4, 12, 10);
     open_ = new QPushButton(QStringLiteral("Open in Numerics"), this);
+    open_->setToolTip(QStringLiteral("Shows the first of these tensors in Numerics"));
     buttons->addWidget(open_);
     body()->addLayout(buttons);
     addSection(QStringLiteral("Events"));

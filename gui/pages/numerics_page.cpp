@@ -15,6 +15,7 @@
 #include "gui/pages/live_health.h"
 #include "gui/plot/heat_widgets.h"
 #include "gui/plot/plot_legend.h"
+#include "gui/widgets/search_field.h"
 #include "gui/widgets/segmented_bar.h"
 
 namespace mantissa::gui {
@@ -141,6 +142,7 @@ QWidget* NumericsPage::buildSelector() {
     view_->addItems(
         {QStringLiteral("layer × step"), QStringLiteral("tensor × step"), QStringLiteral("all at one step")});
     view_->setAccessibleName(QStringLiteral("View"));
+    view_->setToolTip(QStringLiteral("Rows and columns of the heatmap"));
     row->addWidget(view_);
     trouble_ = new QToolButton(area);
     trouble_->setText(QStringLiteral("First trouble"));
@@ -151,10 +153,9 @@ QWidget* NumericsPage::buildSelector() {
     connect(trouble_, &QToolButton::clicked, this, &NumericsPage::firstTrouble);
     row->addWidget(trouble_);
     row->addStretch(1);
-    goTo_ = new QLineEdit(area);
-    goTo_->setPlaceholderText(QStringLiteral("Go to tensor"));
+    goTo_ = new SearchField(Glyph::Search, QStringLiteral("Go to tensor"), area);
     goTo_->setAccessibleName(QStringLiteral("Go to tensor"));
-    goTo_->addAction(icon(Glyph::Search, Token::Text3), QLineEdit::LeadingPosition);
+    goTo_->setToolTip(QStringLiteral("Part of a tensor's name, e.g. h.9 fc2 dy; Return goes there (/)"));
     goTo_->setFixedWidth(150);
     connect(goTo_, &QLineEdit::returnPressed, this, [this] { goToTensor(goTo_->text()); });
     row->addWidget(goTo_);

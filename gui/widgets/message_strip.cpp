@@ -45,6 +45,7 @@ MessageStrip::MessageStrip(QWidget* parent) : QFrame(parent) {
     lines->addWidget(detail_);
     row->addLayout(lines, 1);
     action_ = new QPushButton(this);
+    action_->hide();
     row->addWidget(action_);
     connect(action_, &QPushButton::clicked, this, &MessageStrip::actionClicked);
     connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
@@ -58,6 +59,7 @@ void MessageStrip::showMessage(MessageKind kind, const QString& headline, const 
     detail_->setText(detail);
     detail_->setVisible(!detail.isEmpty());
     action_->setText(action);
+    action_->setToolTip(action);
     action_->setVisible(!action.isEmpty());
     setAccessibleName(headline);
     setAccessibleDescription(detail);

@@ -48,7 +48,7 @@ class Window : public testing::Test {
         controller_.reset();
     }
     void key(int key, Qt::KeyboardModifiers modifiers = Qt::NoModifier) {
-        window_->activateWindow();
+        QApplication::setActiveWindow(window_.get());
         QTest::keyClick(window_.get(), static_cast<Qt::Key>(key), modifiers);
     }
 
@@ -72,6 +72,7 @@ bool isControl(const QWidget* widget) {
         return false;
     if (widget->parentWidget() && widget->parentWidget()->inherits("QLineEdit")) return false;  // icons inside a field
     if (widget->parentWidget() && widget->parentWidget()->inherits("QTabBar")) return false;
+    if (widget->inherits("QLabel")) return false;  // its text is its name
     return widget->inherits("QAbstractButton") || widget->inherits("QLineEdit") || widget->inherits("QComboBox") ||
            widget->inherits("QPlainTextEdit") ||
            (widget->inherits("QAbstractItemView") && !widget->inherits("QHeaderView")) || widget->inherits("QTabBar") ||
@@ -89,7 +90,15 @@ void expectNamed(QWidget& root) {
             QLatin1String(widget->metaObject()->className()) == QLatin1String("QTableCornerButton"))
             continue;
         ++controls;
-        EXPECT_FALSE(widget->accessibleName().isEmpty()) << "no name: " << where(widget).toStdString();
+        const auto* button = qobject_cast<const QAbstractButton*>(widget);
+        if (button && button->isHidden() && button->text().isEmpty() && button->icon().isNull())
+            continue;  // waits for a message
+        EXPECT_FALSE(widget->accessibleName().isEmpty() && !(button && !button->text().isEmpty()))
+            << "no name: " << where(widget).toStdString();
+        // Charts and tables explain themselves cell by cell; a tooltip must not cover what it explains.
+        const bool input =
+            widget->inherits("QAbstractButton") || widget->inherits("QLineEdit") || widget->inherits("QComboBox");
+        if (!input) continue;
         EXPECT_FALSE(widget->toolTip().isEmpty())
             << "no tooltip: " << where(widget).toStdString() << " " << widget->accessibleName().toStdString();
     }
@@ -98,6 +107,7 @@ void expectNamed(QWidget& root) {
 
 /// Text of labels and buttons fits into the widget, and visible siblings in a layout do not overlap.
 void expectUnclipped(QWidget& root) {
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
     for (const QLabel* label : root.findChildren<QLabel*>()) {
         if (!label->isVisible() || label->text().isEmpty() ||
             label->sizePolicy().horizontalPolicy() == QSizePolicy::Ignored)
@@ -263,9 +273,15 @@ TEST_F(Window, ControlReturnStartsATinyRunThatFinishes) {
     ASSERT_TRUE(dialog.form().errors().isEmpty()) << dialog.form().errors().first().message.toStdString();
     QSignalSpy ended(controller_.get(), &RunController::runEnded);
     QSignalSpy steps(controller_.get(), &RunController::stepsArrived);
-    dialog.activateWindow();
+    QApplication::setActiveWindow(&dialog);  // the offscreen platform does not activate a second window by itself
+    QSignalSpy started(controller_.get(), &RunController::runStarted);
+    QString problem;
+    QObject::connect(controller_.get(), &RunController::problem, controller_.get(),
+                     [&problem](const QString& text) { problem = text; });
     QTest::keyClick(&dialog, Qt::Key_Return, Qt::ControlModifier);
-    ASSERT_TRUE(ended.wait(60000));
+    ASSERT_TRUE(started.count() > 0 || started.wait(20000))
+        << problem.toStdString() << dialog.startButton()->isEnabled();
+    ASSERT_TRUE(ended.count() > 0 || ended.wait(120000));
     ASSERT_EQ(controller_->runs().size(), 1);
     const QString id = controller_->runs().first().id;
     EXPECT_EQ(controller_->run(id)->state, RunState::Finished) << controller_->run(id)->message.toStdString();
