@@ -50,4 +50,7 @@ inline bool isDear(Statistic statistic) {
     return statistic >= Statistic::MinNonZero && statistic <= Statistic::Kurtosis;
 }
 
+/// A counter that was read as a double; damaged data may hold anything, which must not become an undefined conversion.
+inline uint64_t toCount(double value) { return value > 0 ? static_cast<uint64_t>(value < 9e15 ? value : 9e15) : 0; }
+
 }  // namespace mantissa::experiments

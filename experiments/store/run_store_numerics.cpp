@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "experiments/store/derived.h"
+#include "experiments/store/metrics.h"
 #include "experiments/store/run_store_impl.h"
 #include "experiments/store/series_reader.h"
 #include "kernels/quantize/quantize.h"
@@ -191,7 +192,7 @@ std::shared_ptr<const engine::NumericsRecord> RunStore::record(const std::string
         tensor.scale = value(Statistic::Scale, 1);
         for (int c = 0; c < 8; ++c) {
             const auto* counter = at(static_cast<Statistic>(static_cast<int>(Statistic::Elements) + c));
-            if (!counter->values.empty()) tensor.counters[c] = static_cast<uint64_t>(counter->values[0]);
+            if (!counter->values.empty()) tensor.counters[c] = toCount(counter->values[0]);
         }
         tensor.dear = !at(Statistic::Mse)->values.empty();
         record->probed = record->probed || tensor.dear;

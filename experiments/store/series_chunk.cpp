@@ -30,8 +30,9 @@ std::vector<uint8_t> encodeValues(ChunkKind kind, const std::vector<double>& val
         if (kind == ChunkKind::F32) out.f32(static_cast<float>(value));
         if (kind == ChunkKind::Counter) {
             // Counters come out of the step blob as doubles; beyond 2^53 elements a tensor does not exist.
-            out.zigzag(static_cast<int64_t>(value) - last);
-            last = static_cast<int64_t>(value);
+            const auto count = static_cast<int64_t>(toCount(value));
+            out.zigzag(count - last);
+            last = count;
         }
     }
     return out.take();
