@@ -28,10 +28,28 @@ const std::vector<QString>& liveMetrics() {
 struct RunSeries::Update {
     bool whole = false;
     int segments = 0;
-    std::vector<std::pair<QString, Series>> series;
+    std::vector<std::pair<QString, Series>> series;  ///< new samples of known curves
+    /// The first read of a run: whole curves, built on the reading thread, as a million samples take longer than a
+    /// frame.
+    std::vector<std::pair<QString, std::shared_ptr<SeriesPyramid>>> curves;
+    std::vector<std::pair<QString, std::shared_ptr<SeriesPyramid>>> tails;
+    std::vector<int64_t> resumes;
     std::vector<RunEvent> events;
     std::optional<RunDocument> document;
 };
+
+namespace {
+
+std::shared_ptr<SeriesPyramid> pyramidOf(const std::vector<int64_t>& steps, const std::vector<double>& values) {
+    auto curve = std::make_shared<SeriesPyramid>();
+    curve->reserve(steps.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+        curve->append(double(steps[i]), float(values[i]));
+    }
+    return curve;
+}
+
+}  // namespace
 
 RunSeries::RunSeries(RunController& controller, QObject* parent) : QObject(parent), controller_(controller) {
     connect(&controller, &RunController::storeAdvanced, this, [this](const QString& id) {
@@ -120,8 +138,19 @@ void RunSeries::refresh() {
             update.whole = row->segments != segments;
             for (const QString& name : liveMetrics()) {
                 const auto start = from.find(name);
-                update.series.emplace_back(name, store.series(id, name.toStdString(),
-                                                              update.whole || start == from.end() ? 0 : start->second));
+                const bool all = update.whole || start == from.end();
+                Series series = store.series(id, name.toStdString(), all ? 0 : start->second);
+                if (!all) {
+                    update.series.emplace_back(name, std::move(series));
+                    continue;
+                }
+                update.curves.emplace_back(name, pyramidOf(series.steps, series.values));
+                for (const Series::Tail& tail : series.tails) {
+                    update.tails.emplace_back(name, pyramidOf(tail.steps, tail.values));
+                }
+                if (name == QStringLiteral("loss")) {
+                    update.resumes = series.resumes;
+                }
             }
             update.events = store.events(id, update.whole ? 0 : lastEvent);
             if (update.whole || needsDocument) {
@@ -148,26 +177,20 @@ void RunSeries::apply(Update update) {
     }
     const bool another = update.whole;
     segments_ = update.segments;
-    for (auto& [name, series] : update.series) {
-        auto& target = metrics_[name];
-        if (!target) {
-            target = std::make_shared<SeriesPyramid>();
-        }
+    for (auto& [name, curve] : update.curves) {
+        metrics_[name] = std::move(curve);
+    }
+    for (auto& [name, curve] : update.tails) {
+        tails_[name].push_back(std::move(curve));
+    }
+    if (another) {
+        resumes_ = std::move(update.resumes);
+    }
+    for (const auto& [name, series] : update.series) {
+        SeriesPyramid& target = *metrics_[name];
         for (size_t i = 0; i < series.steps.size(); ++i) {
-            if (target->empty() || double(series.steps[i]) > target->lastX()) {
-                target->append(double(series.steps[i]), float(series.values[i]));
-            }
-        }
-        if (another) {
-            for (const Series::Tail& tail : series.tails) {
-                auto copy = std::make_shared<SeriesPyramid>();
-                for (size_t i = 0; i < tail.steps.size(); ++i) {
-                    copy->append(double(tail.steps[i]), float(tail.values[i]));
-                }
-                tails_[name].push_back(std::move(copy));
-            }
-            if (name == QStringLiteral("loss")) {
-                resumes_ = series.resumes;
+            if (target.empty() || double(series.steps[i]) > target.lastX()) {
+                target.append(double(series.steps[i]), float(series.values[i]));
             }
         }
     }

@@ -96,7 +96,10 @@ void ComparePage::rebuildCurves() {
     options.value = loss ? std::function<QString(double)>([](double v) { return formatLoss(v); })
                          : [](double v) { return formatNumber(v, 4); };
     const QString belowKind = below_->currentData().toString();
-    const bool showBelow = few && all.size() > 1 && !belowKind.isEmpty();
+    // Losses over different texts or tokenizers say nothing about each other.
+    const bool sameData = std::none_of(comparison_.config.begin(), comparison_.config.end(),
+                                       [](const ConfigRow& row) { return row.path.rfind("data.", 0) == 0; });
+    const bool showBelow = few && all.size() > 1 && !belowKind.isEmpty() && (sameData || !loss);
     const bool ratio = belowKind == QStringLiteral("ratio");
     for (PlotOptions* o : {&options, &below}) {
         o->xUnit = time ? QStringLiteral("s") : tokens ? QStringLiteral("M tokens") : QStringLiteral("step");
@@ -109,7 +112,8 @@ void ComparePage::rebuildCurves() {
     below.value = ratio ? std::function<QString(double)>([](double v) { return formatRatio(v); })
                         : [](double v) { return formatLossDifference(v); };
     curveCard_->setTitle(options.title);
-    curveCard_->setHint(loss                               ? QStringLiteral("nats/token, log")
+    curveCard_->setHint(loss && !sameData ? QStringLiteral("different data or tokenizers: losses cannot be compared")
+                        : loss            ? QStringLiteral("nats/token, log")
                         : options.yScale == ScaleKind::Log ? QStringLiteral("log")
                                                            : QStringLiteral("tokens/s"));
 

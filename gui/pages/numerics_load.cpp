@@ -64,7 +64,7 @@ int columnsFor(int64_t first, int64_t last, int pixels, double every) {
 struct NumericsPage::TensorCurves {
     int tensor = -1;
     bool whole = false;
-    Series series[6];  ///< amax, scale, underflow, subnormal, over range, clipped
+    std::shared_ptr<SeriesPyramid> curve[7];  ///< in the order of Curve; the new samples, or all of them when whole
 };
 
 void NumericsPage::loadCells() {
@@ -214,10 +214,24 @@ void NumericsPage::loadTensor() {
             TensorCurves curves;
             curves.tensor = tensor;
             curves.whole = whole;
-            const Statistic wanted[] = {Statistic::Amax,           Statistic::Scale,          Statistic::UnderflowShare,
-                                        Statistic::SubnormalShare, Statistic::OverRangeShare, Statistic::ClippedShare};
-            for (size_t i = 0; i < 6; ++i) {
-                curves.series[i] = store.series(id, numericsName(entry, wanted[i]), from);
+            const std::pair<Curve, Statistic> wanted[] = {{kAmax, Statistic::Amax},
+                                                          {kScale, Statistic::Scale},
+                                                          {kUnder, Statistic::UnderflowShare},
+                                                          {kSub, Statistic::SubnormalShare},
+                                                          {kOver, Statistic::OverRangeShare},
+                                                          {kClip, Statistic::ClippedShare}};
+            for (auto& curve : curves.curve) {
+                curve = std::make_shared<SeriesPyramid>();
+            }
+            const double largest = fp8Range(entry.format).largest;
+            for (const auto& [curve, statistic] : wanted) {
+                const Series series = store.series(id, numericsName(entry, statistic), from);
+                for (size_t i = 0; i < series.steps.size(); ++i) {
+                    curves.curve[curve]->append(double(series.steps[i]), float(series.values[i]));
+                    if (curve == kScale) {
+                        curves.curve[kHeld]->append(double(series.steps[i]), float(largest / series.values[i]));
+                    }
+                }
             }
             return curves;
         },
@@ -231,25 +245,19 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
     }
     const auto& entry = catalogue[size_t(tensor_)];
     if (fresh.whole) {
-        for (auto& curve : curves_) {
-            curve = std::make_shared<SeriesPyramid>();
-        }
+        std::copy(std::begin(fresh.curve), std::end(fresh.curve), std::begin(curves_));
         curvesTensor_ = tensor_;
-    }
-    const Curve target[] = {kAmax, kScale, kUnder, kSub, kOver, kClip};
-    const double largest = fp8Range(entry.format).largest;
-    for (size_t s = 0; s < 6; ++s) {
-        SeriesPyramid& curve = *curves_[target[s]];
-        for (size_t i = 0; i < fresh.series[s].steps.size(); ++i) {
-            const double x = double(fresh.series[s].steps[i]);
-            if (curve.empty() || x > curve.lastX()) {
-                curve.append(x, float(fresh.series[s].values[i]));
-                if (target[s] == kScale) {
-                    curves_[kHeld]->append(x, float(largest / fresh.series[s].values[i]));
+    } else {
+        for (size_t c = 0; c < std::size(curves_); ++c) {
+            SeriesPyramid& target = *curves_[c];
+            for (size_t i = 0; i < fresh.curve[c]->size(); ++i) {
+                if (target.empty() || fresh.curve[c]->x(i) > target.lastX()) {
+                    target.append(fresh.curve[c]->x(i), fresh.curve[c]->y(i));
                 }
             }
         }
     }
+    const double largest = fp8Range(entry.format).largest;
     const RunInfo* run = controller().run(run_.id());
     const Ink ink = Ink::run(run ? run->styleIndex : 0);
     const bool cast = isFp8(entry);

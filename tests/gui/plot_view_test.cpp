@@ -9,12 +9,19 @@
 #include <QTemporaryDir>
 #include <QTest>
 #include <cmath>
+#include <cstdio>
+#include <ctime>
 #include <limits>
 
 #include "gui/plot/plot_legend.h"
 
 namespace mantissa::gui {
 namespace {
+
+/// CPU time of the process: other programs on the machine do not count.
+double cpuMs() {
+    return double(std::clock()) * 1e3 / CLOCKS_PER_SEC;
+}
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -264,12 +271,11 @@ TEST(PlotView, TimingOf8And200Series) {
         QTest::qWait(100);
         double best = 1e9;
         for (int trial = 0; trial < 5; ++trial) {
-            QElapsedTimer timer;
-            timer.start();
+            const double start = cpuMs();
             shown.link.setView(trial, 99990 + trial, false);
             QTest::qWait(0);
             shown.view.viewport()->repaint();
-            best = std::min(best, double(timer.nsecsElapsed()) / 1e6);
+            best = std::min(best, cpuMs() - start);
         }
         std::printf("%d series of 100000 samples, zoom and repaint: %.1f ms\n", series, best);
         EXPECT_LT(best, 250);
