@@ -211,7 +211,9 @@ QWidget* ComparePage::buildCurves() {
     head->addWidget(belowTitle_);
     head->addWidget(belowHint_);
     head->addWidget(new PlotLegend(difference_, belowHead_), 1);
-    curveCard_->body()->addWidget(new Separator(Qt::Horizontal, curveCard_));
+    auto* line = new Separator(Qt::Horizontal, curveCard_);
+    belowLine_ = line;
+    curveCard_->body()->addWidget(line);
     curveCard_->body()->addWidget(belowHead_);
     curveCard_->body()->addWidget(difference_, 38);
     connect(curves_, &PlotView::highlightChanged, this, [this](int curve) {

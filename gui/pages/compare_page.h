@@ -90,7 +90,7 @@ class ComparePage : public Page {
     FiguresCard* verdicts_ = nullptr;
     Card* curveCard_ = nullptr;
     PlotView *curves_ = nullptr, *difference_ = nullptr;
-    QWidget *belowHead_ = nullptr, *side_ = nullptr;
+    QWidget *belowLine_ = nullptr, *belowHead_ = nullptr, *side_ = nullptr;
     QTableView *configTable_ = nullptr, *finalTable_ = nullptr;
     ConfigModel* config_ = nullptr;
     FinalNumbersModel* final_ = nullptr;

@@ -201,6 +201,7 @@ void ComparePage::rebuildCurves() {
     curves_->setContent(std::move(content));
     difference_->setVisible(showBelow);
     belowHead_->setVisible(showBelow);
+    belowLine_->setVisible(showBelow);
     if (showBelow) {
         gaps.lines.push_back({ratio ? 1.0 : 0.0, QString(), Ink::run(base ? base->style : 0), true});
         if (loss && !ratio) {
@@ -219,7 +220,8 @@ void ComparePage::rebuildCurves() {
                                ? QStringLiteral("Cannot be read: %1").arg(failedRuns_.join(QStringLiteral(", ")))
                            : loaded_.size() < visibleRuns().size()
                                ? QStringLiteral("%1 of %2 curves read").arg(loaded_.size()).arg(visibleRuns().size())
-                           : few ? QStringLiteral("%1 runs compared").arg(visibleRuns().size())
+                           : visibleRuns().size() == 1 ? QStringLiteral("1 run")
+                           : few                       ? QStringLiteral("%1 runs compared").arg(visibleRuns().size())
                                  : QStringLiteral("%1 runs drawn as one layer").arg(visibleRuns().size());
     if (status != status_) {
         status_ = status;
@@ -308,7 +310,8 @@ void ComparePage::rebuildFinal() {
     }
     finalHint_->setText(most > 1 && all.size() <= kFew
                             ? QStringLiteral("mean ± standard deviation of up to %1 seeds").arg(most)
-                            : QStringLiteral("%1 runs").arg(rows.size()));
+                        : rows.size() == 1 ? QStringLiteral("1 run")
+                                           : QStringLiteral("%1 runs").arg(rows.size()));
     final_->setRows(std::move(rows));
 }
 

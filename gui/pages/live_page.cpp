@@ -28,7 +28,7 @@ PlotOptions chart(const QString& title) {
     PlotOptions options;
     options.title = title;
     options.xUnit = QString();
-    options.margins = {48, 20, 12, 24};
+    options.margins = {48, 10, 12, 24};
     return options;
 }
 

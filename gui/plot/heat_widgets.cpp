@@ -31,8 +31,11 @@ void ColorBar::setScale(const HeatScale& scale, std::function<QString(double)> t
 
 QString ColorBar::endText() const {
     const QString full = text_(scale_.high), number = tickText_(scale_.high);
-    const int unit = int(full.lastIndexOf(QLatin1Char(' ')));
-    return unit > 0 ? number + full.mid(unit) : number;
+    int unit = int(full.size());
+    while (unit > 0 && !full[unit - 1].isDigit()) {
+        --unit;  // whatever stands after the last digit
+    }
+    return number + full.mid(unit);
 }
 
 QRectF ColorBar::bar() const {

@@ -255,7 +255,7 @@ void PlotView::updateAxes() {
     axisX_->setRange(range.low, range.high);
     xTicks_.clear();
     const double factor = options_.xScaleFactor;
-    const int wanted = std::max(2, int(plot.width() / 72));
+    const int wanted = std::clamp(int(plot.width() / 72), 2, 10);
     const std::vector<double> steps = niceSteps(range.low * factor, range.high * factor, wanted, options_.wholeX);
     const double step = steps.size() > 1 ? steps[1] - steps[0] : 1;
     for (double at : steps) {
@@ -271,7 +271,7 @@ void PlotView::updateAxes() {
             labelled.high *= 100;
         }
     }
-    std::vector<Tick> fresh = ticks(labelled, std::max(2, int(plot.height() / 26)), {}, options_.plusSign);
+    std::vector<Tick> fresh = ticks(labelled, std::clamp(int(plot.height() / 26), 2, 8), {}, options_.plusSign);
     for (Tick& tick : fresh) {
         if (options_.tickText) {
             tick.label = options_.tickText(y_.fromAxis(tick.position));
