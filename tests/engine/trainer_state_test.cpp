@@ -343,8 +343,10 @@ TEST(Data, WindowsDependOnTheirIndexAlone) {
     const auto tokens = std::make_shared<WatchedTokens>(tokensFor(config));
     Trainer trainer(config, {"cpu", 1, ""}, tokens);
     for (int i = 0; i < 2; ++i) trainer.step();
-    ASSERT_EQ(tokens->seen.size(), 12u);
-    for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(tokens->seen[static_cast<size_t>(i)], i);
+    // Two steps of six windows; the micro-batch after them may have been read ahead.
+    ASSERT_GE(tokens->seen.size(), 12u);
+    ASSERT_LE(tokens->seen.size(), 15u);
+    for (size_t i = 0; i < tokens->seen.size(); ++i) EXPECT_EQ(tokens->seen[i], static_cast<int64_t>(i));
 }
 
 TEST(Schedule, WarmsUpAndEndsAtTheFinalFraction) {

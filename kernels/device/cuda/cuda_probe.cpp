@@ -107,7 +107,7 @@ DeviceInfo describe(int index) {
 
 DeviceInfo unusable(const std::string& reason) {
     DeviceInfo info;
-    info.id = "cuda";
+    info.id = "cuda:0";
     info.usable = false;
     info.reason = reason;
     return info;
