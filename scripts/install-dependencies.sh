@@ -46,7 +46,9 @@ for group in "${missing_groups[@]}"; do
   IFS='|' read -ra names <<<"$group"
   chosen=
   for name in "${names[@]}"; do
-    if apt-cache policy "$name" 2>/dev/null | grep -q 'Candidate: [^(]'; then chosen=$name; break; fi
+    # Not a pipe into grep -q: with pipefail apt-cache would die of the closed pipe and the package count as unknown.
+    policy=$(apt-cache policy "$name" 2>/dev/null)
+    if grep -q 'Candidate: [^(]' <<<"$policy"; then chosen=$name; break; fi
   done
   [ -n "$chosen" ] || fail "this release has no package ${group//|/ or } (on Ubuntu the 'universe' component must be enabled)."
   packages+=("$chosen")
