@@ -54,6 +54,7 @@ template <class T, CastMode kMode, bool kBackward, bool kSwiGlu>
 __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1
                                             : kBackward                ? 4
                                                                        : 6) activationKernel(ActivationArgs args) {
+    constexpr CastMode kAgain = kMode == CastMode::Generic ? CastMode::Generic : CastMode::Full;
     extern __shared__ uint32_t stages[];
     __shared__ CastShared shared;
     CastState state, againState;
@@ -73,60 +74,58 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1
     for (int64_t row0 = rowStart; row0 < rowEnd; row0 += kTileRows) {
 #pragma unroll 1
         for (int group = 0; group < kTileRows / 4; ++group) {
-            const int64_t first = row0 + group * 4;
+            const int64_t first = row0 + group * 4, firstAt = first * args.cols + col;
             if (first >= rowEnd && !transposes && !transposesAgain) break;
-            Raw8<T> rawX[4], rawD[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int64_t row = first + i;
-                rawX[i].clear(), rawD[i].clear();
-                if (row >= rowEnd || valid == 0) continue;
-                const int64_t at = kSwiGlu ? row * 2 * args.cols + col : row * args.cols + col;
-                rawX[i].load(static_cast<const T*>(args.in) + at, valid, aligned);
-                if (kSwiGlu) rawD[i].load(static_cast<const T*>(args.in) + at + args.cols, valid, aligned);
-                if (kBackward) rawD[i].load(static_cast<const T*>(args.dOut) + at, valid, aligned);
-            }
             uint2 codes[4] = {}, againCodes[4] = {};
+            if (valid > 0) {
+                Raw8<T> rawX[4], rawD[4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int64_t row = first + i, at = row * args.cols + col;
-                if (row >= rowEnd || valid == 0) continue;
-                float x[kLane], y[kLane], d[kLane];
-                rawX[i].unpack(x);
-                rawD[i].unpack(d);
-                if (kBackward) {
-                    // dIn in d, forward's output in y; one exponential serves both.
+                for (int i = 0; i < 4; ++i) {
+                    if (!hasRow<kMode>(first + i, rowEnd)) continue;
+                    const int64_t at = firstAt + i * args.cols, inAt = kSwiGlu ? 2 * at - col : at;
+                    rawX[i].load(static_cast<const T*>(args.in) + inAt, valid, aligned);
+                    if (kSwiGlu) rawD[i].load(static_cast<const T*>(args.in) + inAt + args.cols, valid, aligned);
+                    if (kBackward) rawD[i].load(static_cast<const T*>(args.dOut) + at, valid, aligned);
+                }
 #pragma unroll
-                    for (int j = 0; j < kLane; ++j) {
-                        const Gelu gelu(x[j]);
-                        y[j] = gelu.value(x[j]);
-                        d[j] *= gelu.derivative();
-                    }
-                    if (args.again.active() || args.outAgain) {
+                for (int i = 0; i < 4; ++i) {
+                    const int64_t row = first + i, at = firstAt + i * args.cols;
+                    if (!hasRow<kMode>(row, rowEnd)) continue;
+                    float x[kLane], y[kLane], d[kLane];
+                    rawX[i].unpack(x);
+                    if (kBackward || kSwiGlu) rawD[i].unpack(d);
+                    if (kBackward) {
+                        // dIn in d, forward's output in y; one exponential serves both.
+#pragma unroll
+                        for (int j = 0; j < kLane; ++j) {
+                            const Gelu gelu(x[j]);
+                            y[j] = gelu.value(x[j]);
+                            d[j] *= gelu.derivative();
+                        }
                         if (args.outAgain) store8(static_cast<T*>(args.outAgain) + at, valid, aligned, y);
                         if (args.again.active()) {
                             roundForCast<T>(y);
-                            againCodes[i] = cast8 < kMode == CastMode::Generic ? CastMode::Generic : CastMode::Full,
-                            false > (args.again, y, valid, row, col, againState, shared);
-                            storeCodes<kMode>(args.again, againCodes[i], row, col, valid, aligned);
+                            againCodes[i] = cast8<kAgain, false>(args.again, y, valid, row, col, againState, shared);
+                            storeCodes<kMode>(args.again, againCodes[i], at, valid, aligned);
                         }
+                        rawD[i].pack(d);
+                        rawD[i].unpack(d);
+#pragma unroll
+                        for (int j = 0; j < kLane; ++j) sums[j] += d[j];
+                    } else {
+#pragma unroll
+                        for (int j = 0; j < kLane; ++j) {
+                            d[j] = kSwiGlu ? x[j] * sigmoid(x[j]) * d[j] : Gelu(x[j]).value(x[j]);
+                        }
+                        rawD[i].pack(d);
+                        rawD[i].unpack(d);
                     }
-                    rawD[i].pack(d);
-                    rawD[i].unpack(d);
-#pragma unroll
-                    for (int j = 0; j < kLane; ++j) sums[j] += d[j];
-                } else {
-#pragma unroll
-                    for (int j = 0; j < kLane; ++j)
-                        d[j] = kSwiGlu ? x[j] * sigmoid(x[j]) * d[j] : Gelu(x[j]).value(x[j]);
-                    rawD[i].pack(d);
-                    rawD[i].unpack(d);
+                    if (args.out) rawD[i].store(static_cast<T*>(args.out) + at, valid, aligned);
+                    if (!casts<kMode>(args.cast)) continue;
+                    if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(d);
+                    codes[i] = cast8<kMode>(args.cast, d, valid, row, col, state, shared);
+                    storeCodes<kMode>(args.cast, codes[i], at, valid, aligned);
                 }
-                if (args.out) rawD[i].store(static_cast<T*>(args.out) + at, valid, aligned);
-                if (!casts<kMode>(args.cast)) continue;
-                if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(d);
-                codes[i] = cast8<kMode>(args.cast, d, valid, row, col, state, shared);
-                storeCodes<kMode>(args.cast, codes[i], row, col, valid, aligned);
             }
             if (transposes) stageFourRows(stage, group, codes);
             if (transposesAgain) stageFourRows(againStage, group, againCodes);
@@ -184,7 +183,7 @@ template <bool kBackward, bool kSwiGlu>
 void launchTyped(const LaunchContext& context, DType type, const ActivationArgs& args, const Geometry& g) {
     withType(type, "activation", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        withMode<T>(castModeOf(args.cast, args.aligned),
+        withMode<T>(castModeOf(args.cast, args.rows, args.aligned),
                     [&](auto mode) { launchKernel<T, decltype(mode)::value, kBackward, kSwiGlu>(context, args, g); });
     });
     mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);

@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(kRowThreads, 2) crossEntropyKeptKernel(CrossEn
 
     const auto unpack = [&](int i, float(&x)[kLane]) {
         Raw8<T> raw;
-        raw.words[0] = kept[i];
+        const uint4 bits = kept[i];
+        raw.word[0] = bits.x, raw.word[1] = bits.y, raw.word[2] = bits.z, raw.word[3] = bits.w;
         raw.unpack(x);
         if (i * kLane + kLane > words) {
 #pragma unroll
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) crossEntropyKeptKernel(CrossEn
         }
         Raw8<T> raw;
         raw.pack(x);
-        logits[i] = raw.words[0];
+        raw.store(reinterpret_cast<T*>(logits + i), kLane, true);
     }
 }
 

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kSumWarps * 32) normRowTermsKernel(NormBackwar
 constexpr int kPair = 2;  ///< rows whose loads are in flight at once
 
 template <class T, CastMode kMode>
-__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3)
+__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : kMode == CastMode::None ? 4 : 3)
     normBackwardKernel(NormBackwardArgs args) {
     constexpr CastMode kAgain = kMode == CastMode::Generic ? CastMode::Generic : CastMode::Full;
     extern __shared__ uint32_t stages[];
@@ -95,25 +95,25 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3)
     for (int64_t row0 = rowStart; row0 < rowEnd; row0 += kTileRows) {
 #pragma unroll 1
         for (int group = 0; group < kTileRows / kRowGroup; ++group) {
-            const int64_t first = row0 + group * kRowGroup;
+            const int64_t first = row0 + group * kRowGroup, firstAt = first * op.cols + col;
             if (first >= rowEnd && !transposes && !transposesAgain) break;
             uint2 codes[kRowGroup] = {}, againCodes[kRowGroup] = {};
 #pragma unroll
-            for (int half = 0; half < kRowGroup / kPair; ++half) {
+            for (int half = 0; half < kRowGroup / kPair && valid > 0; ++half) {
                 Raw8<T> dOut[kPair], residual[kPair], in[kPair];
 #pragma unroll
                 for (int i = 0; i < kPair; ++i) {
-                    const int64_t row = first + half * kPair + i, at = row * op.cols + col;
+                    const int64_t row = first + half * kPair + i, at = firstAt + (half * kPair + i) * op.cols;
                     in[i].clear();
-                    if (row >= rowEnd || valid == 0) continue;
+                    if (!hasRow<kMode>(row, rowEnd)) continue;
                     dOut[i].load(static_cast<const T*>(op.dOut) + at, valid, aligned);
                     residual[i].load(static_cast<const T*>(op.residual) + at, valid, aligned);
                     if (op.dResidualIn) in[i].load(static_cast<const T*>(op.dResidualIn) + at, valid, aligned);
                 }
 #pragma unroll
                 for (int i = 0; i < kPair; ++i) {
-                    const int64_t row = first + half * kPair + i, at = row * op.cols + col;
-                    if (row >= rowEnd || valid == 0) continue;
+                    const int64_t row = first + half * kPair + i, at = firstAt + (half * kPair + i) * op.cols;
+                    if (!hasRow<kMode>(row, rowEnd)) continue;
                     const float4 bits = *reinterpret_cast<const float4*>(args.terms + row);
                     const RowTerms terms{bits.x, bits.y, bits.z, bits.w};
                     float d[kLane], r[kLane], gain[kLane], value[kLane];
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3)
                             roundForCast<T>(y);
                             uint2& code = againCodes[half * kPair + i];
                             code = cast8<kAgain, false>(args.again, y, valid, row, col, againState, shared);
-                            storeCodes<kMode>(args.again, code, row, col, valid, aligned);
+                            storeCodes<kMode>(args.again, code, at, valid, aligned);
                         }
                     }
                     dOut[i].unpack(d), in[i].unpack(value);
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3)
                     if (!casts<kMode>(args.cast)) continue;
                     if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(value);
                     codes[half * kPair + i] = cast8<kMode>(args.cast, value, valid, row, col, state, shared);
-                    storeCodes<kMode>(args.cast, codes[half * kPair + i], row, col, valid, aligned);
+                    storeCodes<kMode>(args.cast, codes[half * kPair + i], at, valid, aligned);
                 }
             }
             if (transposes) stageFourRows(stage, group, codes);
@@ -235,7 +235,7 @@ void launch(const LaunchContext& context, const NormBackward& op) {
                    alignedRows(op.again.codes, op.cols);
     withType(op.type, "norm backward", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        withMode<T>(castModeOf(args.cast, args.aligned),
+        withMode<T>(castModeOf(args.cast, args.op.rows, args.aligned),
                     [&](auto mode) { launchBackward<T, decltype(mode)::value>(context, args, layout); });
     });
     mergeDear(context, args.cast, layout.blocks);

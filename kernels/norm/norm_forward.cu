@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
 #pragma unroll
         for (int i = 0; i < kRowGroup; ++i) {
             const int64_t at = (first + i) * op.cols + col;
-            const bool there = first + i < rowEnd && valid > 0;
+            const bool there = hasRow<kMode>(first + i, rowEnd) && valid > 0;
             r[i].clear(), delta[i].clear();
             if (there) r[i].load(static_cast<const T*>(op.residualIn) + at, valid, aligned);
             if (there && op.delta) delta[i].load(static_cast<const T*>(op.delta) + at, valid, aligned);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
                 for (int j = 0; j < kLane; ++j) value[j] += more[j];
                 r[i].pack(value);
                 r[i].unpack(value);
-                if (first + i < rowEnd && valid > 0) {
+                if (hasRow<kMode>(first + i, rowEnd) && valid > 0) {
                     r[i].store(static_cast<T*>(op.residualOut) + (first + i) * op.cols + col, valid, aligned);
                 }
             }
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
 #pragma unroll
         for (int i = 0; i < kRowGroup; ++i) {
             const int64_t row = first + i;
-            if (row >= rowEnd) continue;
+            if (!hasRow<kMode>(row, rowEnd)) continue;
             const float rstd = 1.0f / sqrtf(square[i] * perColumn + op.eps);
             if (threadIdx.x == 0) {
                 if (op.mean) op.mean[row] = sum[i];
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
             if (!casts<kMode>(args.cast)) continue;
             if (!op.castFromF32) roundForCast<T>(y);
             codes[i] = cast8<kMode>(args.cast, y, valid, row, col, state, shared);
-            storeCodes<kMode>(args.cast, codes[i], row, col, valid, aligned);
+            storeCodes<kMode>(args.cast, codes[i], row * op.cols + col, valid, aligned);
         }
         if (transposes) {
             const int group = static_cast<int>((first - rowStart) % kTile) / kRowGroup;
@@ -154,7 +154,7 @@ void launch(const LaunchContext& context, const NormForward& op) {
             if (threads > 512) return launchForward<T, CastMode::Generic, 1024>(context, args, threads);
         }
         require(threads <= 512, "norm forward", "more than 4096 columns are supported in BF16 only");
-        withMode<T>(castModeOf(args.cast, args.aligned), [&](auto mode) {
+        withMode<T>(castModeOf(args.cast, op.rows, args.aligned), [&](auto mode) {
             constexpr CastMode kMode = decltype(mode)::value;
             if constexpr (kMode != CastMode::Generic) {
                 if (threads <= 256) return launchForward<T, kMode, 256>(context, args, threads);

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
             update8<C>(op, f, entry.offset + at, compute ? compute + at : nullptr, valid, aligned, w);
             roundForCast<Bf16>(w);
             codes[i] = cast8<kMode>(cast, w, valid, row, col, state, shared);
-            storeCodes<kMode>(cast, codes[i], row, col, valid, aligned);
+            storeCodes<kMode>(cast, codes[i], at, valid, aligned);
         }
         if (transposes) stageFourRows(stage, group, codes);
     }
@@ -201,7 +201,7 @@ Plan planOf(const AdamW& op) {
         }
         plan.transposes |= entry.cast.transposes();
         const bool aligned = alignedRows(tensor.cast.codes, tensor.cols);
-        plan.generic |= entry.cast.active() && castModeOf(entry.cast, aligned) != CastMode::Full;
+        plan.generic |= entry.cast.active() && castModeOf(entry.cast, kTileRows, aligned) != CastMode::Full;
         plan.entries.push_back(entry);
     }
     return plan;

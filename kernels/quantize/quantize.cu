@@ -19,7 +19,7 @@ struct QuantizeArgs {
 };
 
 template <class T, CastMode kMode>
-__global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
+__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 6) quantizeKernel(QuantizeArgs args) {
     extern __shared__ uint32_t stage[];
     __shared__ CastShared shared;
     CastState state;
@@ -32,31 +32,32 @@ __global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
     const int64_t rowEnd = min(args.rows, static_cast<int64_t>(blockIdx.y + 1) * args.rowsPerBlock);
     float sums[kLane] = {};
     for (int64_t row0 = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock; row0 < rowEnd; row0 += kTileRows) {
+#pragma unroll 1
         for (int group = 0; group < kTileRows / 4; ++group) {
-            const int64_t first = row0 + group * 4;
+            const int64_t first = row0 + group * 4, firstAt = first * args.cols + col;
             if (first >= rowEnd && !transposes) break;
-            Raw8<T> raw[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (first + i < rowEnd && valid > 0) {
-                    raw[i].load(static_cast<const T*>(args.in) + (first + i) * args.cols + col, valid, aligned);
-                } else {
-                    raw[i].clear();
-                }
-            }
             uint2 codes[4] = {};
+            if (valid > 0) {
+                Raw8<T> raw[4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                float x[kLane];
-                raw[i].unpack(x);
-                if (args.biasPartials) {
-#pragma unroll
-                    for (int j = 0; j < kLane; ++j) sums[j] += x[j];
+                for (int i = 0; i < 4; ++i) {
+                    if (!hasRow<kMode>(first + i, rowEnd)) continue;
+                    raw[i].load(static_cast<const T*>(args.in) + firstAt + i * args.cols, valid, aligned);
                 }
-                if (!casts<kMode>(args.cast) || first + i >= rowEnd || valid == 0) continue;
-                if (!std::is_same_v<T, Bf16> && args.roundToBf16) roundForCast<T>(x);
-                codes[i] = cast8<kMode>(args.cast, x, valid, first + i, col, state, shared);
-                storeCodes<kMode>(args.cast, codes[i], first + i, col, valid, aligned);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    if (!hasRow<kMode>(first + i, rowEnd)) continue;
+                    float x[kLane];
+                    raw[i].unpack(x);
+                    if (args.biasPartials) {
+#pragma unroll
+                        for (int j = 0; j < kLane; ++j) sums[j] += x[j];
+                    }
+                    if (!casts<kMode>(args.cast)) continue;
+                    if (!std::is_same_v<T, Bf16> && args.roundToBf16) roundForCast<T>(x);
+                    codes[i] = cast8<kMode>(args.cast, x, valid, first + i, col, state, shared);
+                    storeCodes<kMode>(args.cast, codes[i], firstAt + i * args.cols, valid, aligned);
+                }
             }
             if (transposes) stageFourRows(stage, group, codes);
         }
@@ -120,8 +121,8 @@ void launch(const LaunchContext& context, const Quantize& op) {
     args.aligned = alignedRows(op.in, op.cols) && reinterpret_cast<uintptr_t>(op.target.codes) % 8 == 0;
     withType(op.inType, "quantize", [&](auto tag) {
         using T = typename decltype(tag)::Type;
-        withMode<T, true>(castModeOf(args.cast, args.aligned),
-                    [&](auto mode) { launchQuantize<T, decltype(mode)::value>(context, args, g); });
+        withMode<T, true>(castModeOf(args.cast, args.rows, args.aligned),
+                          [&](auto mode) { launchQuantize<T, decltype(mode)::value>(context, args, g); });
     });
     mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
     if (op.dbias) {

@@ -237,12 +237,11 @@ __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[
     }
 }
 
-/// Codes of a row to memory.
+/// Codes of eight neighbours to memory, from element `at` on.
 template <CastMode kMode>
-__device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, int64_t row, int64_t col, int valid,
-                                           bool aligned) {
+__device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, int64_t at, int valid, bool aligned) {
     if (kMode == CastMode::Amax || !cast.codes || (kMode == CastMode::Generic && cast.amaxOnly)) return;
-    uint8_t* to = cast.codes + row * cast.cols + col;
+    uint8_t* to = cast.codes + at;
     if (kMode != CastMode::Generic || aligned) {
         *reinterpret_cast<uint2*>(to) = codes;
     } else {
@@ -298,22 +297,28 @@ __device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_
                                            int64_t blockCol) {
     constexpr int kParts = kRows / 16;  // lanes a column
     __syncwarp();
-    const int lane = threadIdx.x % 32, warpFirst = threadIdx.x - lane, part = lane % kParts;
+    const int lane = threadIdx.x % 32, part = lane % kParts, owner = threadIdx.x - lane + lane / kParts;
     const int64_t rowFrom = row0 + part * 16;
-#pragma unroll 4
-    for (int pass = 0; pass < kLane * kParts; ++pass) {
-        const int column = pass / kParts, owner = warpFirst + pass % kParts * (32 / kParts) + lane / kParts;
-        const int64_t col = blockCol + static_cast<int64_t>(owner) * kLane + column;
-        if (col >= cast.cols || rowFrom >= cast.rows) continue;
-        uint32_t words[4];
+    if (rowFrom < cast.rows) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) words[i] = stage[(column * (kRows / 4) + part * 4 + i) * blockDim.x + owner];
-        uint8_t* to = cast.codesTransposed + col * cast.rows + rowFrom;
-        if (cast.wordRows) {
-            *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
-        } else {
-            const int count = static_cast<int>(min(static_cast<int64_t>(16), cast.rows - rowFrom));
-            for (int i = 0; i < count; ++i) to[i] = static_cast<uint8_t>(words[i / 4] >> (i % 4 * 8));
+        for (int step = 0; step < kParts; ++step) {
+            const int from = owner + step * (32 / kParts);
+            const int64_t col = blockCol + static_cast<int64_t>(from) * kLane;
+            const uint32_t* words = stage + part * 4 * blockDim.x + from;
+            uint8_t* to = cast.codesTransposed + col * cast.rows + rowFrom;
+#pragma unroll 4
+            for (int column = 0; column < kLane; ++column, words += kRows / 4 * blockDim.x, to += cast.rows) {
+                if (col + column >= cast.cols) break;
+                const uint4 bytes =
+                    make_uint4(words[0], words[blockDim.x], words[2 * blockDim.x], words[3 * blockDim.x]);
+                if (cast.wordRows) {
+                    *reinterpret_cast<uint4*>(to) = bytes;
+                } else {
+                    const uint32_t four[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+                    const int count = static_cast<int>(min(static_cast<int64_t>(16), cast.rows - rowFrom));
+                    for (int i = 0; i < count; ++i) to[i] = static_cast<uint8_t>(four[i / 4] >> (i % 4 * 8));
+                }
+            }
         }
     }
     __syncwarp();
@@ -425,11 +430,17 @@ inline int columnThreads(int64_t cols, int limit) {
     return static_cast<int>(threads < limit ? threads : limit);
 }
 
-/// The mode a launch needs. aligned: every row of every tensor starts at a multiple of 16 bytes and has whole vectors.
-inline CastMode castModeOf(const CastParams& cast, bool aligned) {
-    if (!aligned || cast.partials || cast.stochastic) return CastMode::Generic;
+/// The mode a launch over `rows` rows needs. aligned: every row of every tensor starts at a multiple of 16 bytes and
+/// has whole vectors.
+inline CastMode castModeOf(const CastParams& cast, int64_t rows, bool aligned) {
+    if (!aligned || rows % kTileRows != 0 || cast.partials || cast.stochastic) return CastMode::Generic;
     if (!cast.active()) return CastMode::None;
     return cast.amaxOnly ? CastMode::Amax : CastMode::Full;
+}
+/// Whether a row exists: whole tiles have no rows beyond the end.
+template <CastMode kMode>
+__device__ __forceinline__ bool hasRow(int64_t row, int64_t rowEnd) {
+    return kMode != CastMode::Generic || row < rowEnd;
 }
 template <CastMode kMode>
 using ModeTag = std::integral_constant<CastMode, kMode>;

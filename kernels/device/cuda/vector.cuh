@@ -53,14 +53,17 @@ constexpr int kLane = 8;  ///< neighbouring elements that a thread handles toget
 /// registers.
 template <class T>
 struct Raw8 {
-    static constexpr int kWords = static_cast<int>(sizeof(T)) * kLane / 16;
-    uint4 words[kWords];
+    static constexpr int kWords = static_cast<int>(sizeof(T)) * kLane / 4;
+    uint32_t word[kWords];
 
     /// from[0..valid), the rest 0. aligned: `from` is 16-byte aligned and valid == 8.
     __device__ __forceinline__ void load(const T* from, int valid, bool aligned) {
         if (aligned) {
 #pragma unroll
-            for (int i = 0; i < kWords; ++i) words[i] = reinterpret_cast<const uint4*>(from)[i];
+            for (int i = 0; i < kWords / 4; ++i) {
+                const uint4 four = reinterpret_cast<const uint4*>(from)[i];
+                word[4 * i] = four.x, word[4 * i + 1] = four.y, word[4 * i + 2] = four.z, word[4 * i + 3] = four.w;
+            }
         } else {
             float value[kLane];
 #pragma unroll
@@ -70,37 +73,27 @@ struct Raw8 {
     }
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (int i = 0; i < kWords; ++i) words[i] = make_uint4(0, 0, 0, 0);
+        for (int i = 0; i < kWords; ++i) word[i] = 0;
     }
     /// Rounds to T.
     __device__ __forceinline__ void pack(const float (&value)[kLane]) {
-        uint32_t* out = reinterpret_cast<uint32_t*>(words);
         if constexpr (std::is_same_v<T, float>) {
 #pragma unroll
-            for (int i = 0; i < kLane; ++i) out[i] = __float_as_uint(value[i]);
+            for (int i = 0; i < kLane; ++i) word[i] = __float_as_uint(value[i]);
         } else {
 #pragma unroll
-            for (int i = 0; i < kLane / 2; ++i) {
-                if constexpr (std::is_same_v<T, Bf16>) {
-                    const __nv_bfloat162 pair = __floats2bfloat162_rn(value[2 * i], value[2 * i + 1]);
-                    out[i] = *reinterpret_cast<const uint32_t*>(&pair);
-                } else {
-                    const __half2 pair = __floats2half2_rn(value[2 * i], value[2 * i + 1]);
-                    out[i] = *reinterpret_cast<const uint32_t*>(&pair);
-                }
-            }
+            for (int i = 0; i < kLane / 2; ++i) word[i] = packTwo(value[2 * i], value[2 * i + 1]);
         }
     }
     __device__ __forceinline__ void unpack(float (&value)[kLane]) const {
-        const uint32_t* in = reinterpret_cast<const uint32_t*>(words);
 #pragma unroll
         for (int i = 0; i < kLane; ++i) {
             if constexpr (std::is_same_v<T, float>) {
-                value[i] = __uint_as_float(in[i]);
+                value[i] = __uint_as_float(word[i]);
             } else if constexpr (std::is_same_v<T, Bf16>) {
-                value[i] = __uint_as_float(i % 2 ? in[i / 2] & 0xFFFF0000u : in[i / 2] << 16);
+                value[i] = __uint_as_float(i % 2 ? word[i / 2] & 0xFFFF0000u : word[i / 2] << 16);
             } else {
-                const __half2 pair = *reinterpret_cast<const __half2*>(&in[i / 2]);
+                const __half2 pair = *reinterpret_cast<const __half2*>(&word[i / 2]);
                 value[i] = i % 2 ? __high2float(pair) : __low2float(pair);
             }
         }
@@ -108,7 +101,10 @@ struct Raw8 {
     __device__ __forceinline__ void store(T* to, int valid, bool aligned) const {
         if (aligned) {
 #pragma unroll
-            for (int i = 0; i < kWords; ++i) reinterpret_cast<uint4*>(to)[i] = words[i];
+            for (int i = 0; i < kWords / 4; ++i) {
+                storeFour(reinterpret_cast<uint4*>(to) + i, word[4 * i], word[4 * i + 1], word[4 * i + 2],
+                          word[4 * i + 3]);
+            }
         } else {
             float value[kLane];
             unpack(value);
@@ -117,6 +113,21 @@ struct Raw8 {
                 if (i < valid) to[i] = fromFloat<T>(value[i]);
             }
         }
+    }
+
+  private:
+    static __device__ __forceinline__ uint32_t packTwo(float low, float high) {
+        if constexpr (std::is_same_v<T, Bf16>) {
+            const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+            return *reinterpret_cast<const uint32_t*>(&pair);
+        } else {
+            const __half2 pair = __floats2half2_rn(low, high);
+            return *reinterpret_cast<const uint32_t*>(&pair);
+        }
+    }
+    /// One store of 16 bytes: left to itself the compiler makes four of values that come from scalars.
+    static __device__ __forceinline__ void storeFour(uint4* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
     }
 };
 

@@ -65,8 +65,11 @@ struct Cast {
     std::vector<TensorSlot> slot{1};
     DType format = DType::None;
     int64_t rows = 0, cols = 0;
+    bool dear = false;  ///< with it the kernels of probed steps run, without it those of all other steps
 
     Cast(DType f, int64_t r, int64_t c) : format(f), rows(r), cols(c) {
+        static int casts = 0;
+        dear = ++casts / 3 % 2;
         if (f == DType::None) return;
         codes.assign(static_cast<size_t>(r * c), 0xAA);
         transposed = codes;
@@ -75,7 +78,7 @@ struct Cast {
         CastTarget target;
         if (format == DType::None) return target;
         target.format = format, target.codes = codes.data(), target.codesTransposed = transposed.data();
-        target.scale = scale.data(), target.slot = slot.data(), target.dear = true, target.exponents = true;
+        target.scale = scale.data(), target.slot = slot.data(), target.dear = dear, target.exponents = dear;
         return target;
     }
     void add(test::Twins& twins) { twins.add(codes), twins.add(transposed), twins.add(scale), twins.add(slot); }
@@ -103,6 +106,7 @@ struct Cast {
         }
         EXPECT_EQ(std::memcmp(&got.counters, &slotWanted.counters, sizeof(CastCounters)), 0) << what;
         EXPECT_EQ(floatBits(got.amax), floatBits(slotWanted.amax)) << what;
+        if (!dear) return;
         EXPECT_EQ(got.dear.minNonZero, slotWanted.dear.minNonZero) << what;
         EXPECT_EQ(std::memcmp(got.dear.exponents, slotWanted.dear.exponents, sizeof got.dear.exponents), 0) << what;
         // The reference adds one by one: as many roundings of a double as there are elements.
@@ -114,7 +118,8 @@ struct Cast {
 struct Shape {
     int64_t rows, cols;
 };
-constexpr Shape kNormShapes[] = {{1, 8}, {3, 17}, {33, 64}, {64, 768}, {130, 1600}, {40, 4096}, {7, 129}, {1100, 96}};
+constexpr Shape kNormShapes[] = {{1, 8},      {3, 17},    {33, 64},   {64, 768},  {96, 768}, {130, 1600}, {64, 1600},
+                                 {128, 1600}, {40, 4096}, {32, 4096}, {64, 4096}, {7, 129},  {1100, 96},  {1024, 96}};
 
 std::string nameOf(DType type, const Shape& shape) {
     return std::string(dtypeName(type)) + " " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols);
@@ -213,7 +218,8 @@ TEST_F(NormOnGpu, BackwardAsTheReference) {
             }
 }
 
-constexpr Shape kActivationShapes[] = {{1, 8}, {3, 17}, {33, 64}, {64, 3072}, {70, 1032}, {1100, 24}};
+constexpr Shape kActivationShapes[] = {{1, 8},     {3, 17},    {33, 64},   {64, 3072}, {96, 3072},
+                                       {32, 1600}, {70, 1032}, {96, 1032}, {1100, 24}, {1024, 24}};
 
 TEST_F(ActivationOnGpu, ForwardAndBackwardAsTheReference) {
     int variant = 0;
