@@ -23,6 +23,30 @@ std::vector<float> worst(RunStore& store, const std::string& id, Statistic stati
     return store.heatmap(id, statistic, first, last, 1).values;
 }
 
+/// Largest clipped share of each tensor where the alarm's rule holds: three steps running, or above 0.1 % in one. A
+/// single step that clips a few elements is how delayed scaling follows a growing tensor.
+std::vector<float> clippedShares(const NumericsRange& range) {
+    std::vector<float> result(size_t(range.tensors), NAN);
+    const size_t steps = range.steps.size();
+    for (size_t t = 0; t < result.size(); ++t) {
+        int running = 0;
+        float inRun = 0;
+        for (size_t i = 0; i < steps; ++i) {
+            if (!range.present[t * steps + i]) {
+                continue;
+            }
+            const float share = range.values[t * steps + i];
+            result[t] = std::isnan(result[t]) ? 0 : result[t];
+            running = share > 0 ? running + 1 : 0;
+            inRun = share > 0 ? std::max(inRun, share) : 0;
+            if (running >= 3 || share > 1e-3f) {
+                result[t] = std::max(result[t], inRun);
+            }
+        }
+    }
+    return result;
+}
+
 HealthSample sampleHealth(RunStore& store, const std::string& id) {
     HealthSample sample;
     const auto row = store.run(id);
@@ -34,7 +58,7 @@ HealthSample sampleHealth(RunStore& store, const std::string& id) {
     const Heatmap underflow = store.heatmap(id, Statistic::UnderflowShare, sample.firstStep, sample.lastStep, 1);
     sample.underflow = underflow.values;
     sample.nonFinite = underflow.nonFinite;
-    sample.clipped = worst(store, id, Statistic::ClippedShare, sample.firstStep, sample.lastStep);
+    sample.clipped = clippedShares(store.numerics(id, Statistic::ClippedShare, sample.firstStep, sample.lastStep));
     sample.staleness = worst(store, id, Statistic::Staleness, sample.firstStep, sample.lastStep);
     sample.kurtosis = worst(store, id, Statistic::Kurtosis, sample.firstStep, sample.lastStep);
     if (row->step > 120) {
