@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/device/device_info.h"
+#include "kernels/matmul/matmul_kernels.h"
 #include "kernels/simd/isa.h"
 
 namespace mantissa::kernels {
@@ -57,8 +58,12 @@ int usableThreads() {
 void describe(DeviceInfo& info, Isa isa) {
     const bool fma = isa != Isa::Sse, avx512 = isa == Isa::Avx512 || isa == Isa::Avx512Bf16;
     info.native.push_back({"FP32 products", avx512 ? "AVX-512 FMA" : fma ? "AVX2 FMA" : "SSE multiply and add"});
-    if (isa == Isa::Avx512Bf16)
+    if (matmulKernels(isa).usesBf16())
         info.native.push_back({"BF16 products", "AVX-512-BF16 dot product, sums in FP32"});
+    else if (isa == Isa::Avx512Bf16)
+        info.emulated.push_back({"BF16 products",
+                                 "widened to FP32 and multiplied there: this processor's BF16 dot product gives the "
+                                 "same bits at half the speed"});
     else
         info.emulated.push_back({"BF16 products", "no AVX-512-BF16: widened to FP32 and multiplied there"});
     info.emulated.push_back(
