@@ -93,6 +93,7 @@ ForecastPanel::ForecastPanel(QWidget* parent) : QWidget(parent) {
         memory->addWidget(new TextLabel(QLatin1String(kCategories[i]), Token::Text2, TextSize::Body, false, this), i,
                           1);
         memoryNote_[i] = new TextLabel(QString(), Token::Text3, TextSize::Small, false, this);
+        memoryNote_[i]->setWordWrap(true);
         memory->addWidget(memoryNote_[i], i, 2);
         memory_[i] = new TextLabel(notMeasured(), Token::Text, TextSize::Body, false, this);
         memory->addWidget(memory_[i], i, 3, Qt::AlignRight);

@@ -85,7 +85,10 @@ LaunchDialog::LaunchDialog(RunController& controller, QWidget* parent) : QDialog
     };
     form_ = new SpecForm(this);
     forecast_ = new ForecastPanel(this);
-    middle->addWidget(scrolled(form_, tr("Fields")), 1);
+    QScrollArea* fields = scrolled(form_, tr("Fields"));
+    // Scrolls up and down only: what the widest row needs is the least width.
+    fields->setMinimumWidth(form_->minimumSizeHint().width() + fields->verticalScrollBar()->sizeHint().width());
+    middle->addWidget(fields, 1);
     middle->addWidget(new Separator(Qt::Vertical, this));
     QScrollArea* right = scrolled(forecast_, tr("Forecast"));
     right->setFixedWidth(std::max(366, forecast_->sizeHint().width() + right->verticalScrollBar()->sizeHint().width()));
@@ -93,8 +96,10 @@ LaunchDialog::LaunchDialog(RunController& controller, QWidget* parent) : QDialog
     column->addLayout(middle, 1);
     column->addWidget(new Separator(Qt::Horizontal, this));
     column->addWidget(makeFoot());
-    setMinimumSize(960, 560);
-    resize(1120, 756);
+    setMinimumSize(960, 520);
+    const QSize room = parent ? parent->window()->size() - QSize(32, 32) : QSize(1120, 756);
+    if (room.width() < 1080) side_->setFixedWidth(150);
+    resize(std::min(1120, room.width()), std::min(756, room.height()));
 
     forecastTimer_.setSingleShot(true);
     forecastTimer_.setInterval(80);
@@ -142,6 +147,7 @@ QWidget* LaunchDialog::makeHead() {
 QWidget* LaunchDialog::makeList() {
     auto* side = new QWidget(this);
     side->setFixedWidth(214);
+    side_ = side;
     auto* column = new QVBoxLayout(side);
     column->setContentsMargins(12, 12, 12, 8);
     column->setSpacing(8);
@@ -203,7 +209,7 @@ void LaunchDialog::fillList() {
     for (const experiments::PresetInfo& preset : experiments::presets()) {
         const QString name = QString::fromStdString(preset.name);
         if (words.isEmpty() ? !preset.isBase : !name.contains(words, Qt::CaseInsensitive)) continue;
-        add(name, tr("%1 parameters").arg(formatShortCount(preset.parameters)), kPreset, name);
+        add(name, tr("%1 weights").arg(formatShortCount(preset.parameters)), kPreset, name);
         list_->item(list_->count() - 1)->setToolTip(QString::fromStdString(preset.summary));
     }
     QVector<RunInfo> earlier;
@@ -347,6 +353,11 @@ void LaunchDialog::toggleCell(const QStringList& layers, const QString& linear, 
         std::remove_if(rules.begin(), rules.end(), [](const engine::PrecisionRule& rule) { return rule.gemms == 0; }),
         rules.end());
     form_->setRules(rules);
+}
+
+void LaunchDialog::resizeEvent(QResizeEvent* event) {
+    QDialog::resizeEvent(event);
+    side_->setFixedWidth(width() < 1080 ? 150 : 214);
 }
 
 void LaunchDialog::paintEvent(QPaintEvent*) {

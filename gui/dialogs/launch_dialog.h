@@ -29,6 +29,7 @@ class LaunchDialog : public QDialog {
 
   protected:
     void paintEvent(QPaintEvent* event) override;
+    void resizeEvent(QResizeEvent* event) override;
 
   private:
     QWidget* makeHead();
@@ -47,6 +48,7 @@ class LaunchDialog : public QDialog {
     void toggleCell(const QStringList& layers, const QString& linear, int gemm, bool bf16);
 
     RunController& controller_;
+    QWidget* side_;
     QLineEdit* search_;
     QListWidget* list_;
     SpecForm* form_;

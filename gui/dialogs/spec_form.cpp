@@ -14,7 +14,7 @@ using experiments::RunSpec;
 using experiments::SpecError;
 using Errors = std::vector<SpecError>;
 
-constexpr int kLabelWidth = 104;
+constexpr int kLabelWidth = 104, kNoteWidth = 84;
 
 QString jsonString(const QString& text) {
     QString out = text;
@@ -95,6 +95,7 @@ SpecForm::SpecForm(QWidget* parent) : QWidget(parent) {
     grid_->setContentsMargins(20, 12, 16, 16);
     grid_->setHorizontalSpacing(8);
     grid_->setVerticalSpacing(4);
+    grid_->setColumnMinimumWidth(0, kLabelWidth);
     grid_->setColumnStretch(1, 1);
     makeRunFields();
     makeDataFields();
@@ -135,7 +136,6 @@ SpecForm::Field& SpecForm::addField(const QString& title, const QStringList& pat
     field->paths = paths;
     field->inputs = inputs;
     auto* label = new TextLabel(title, Token::Text2, TextSize::Body, false, this);
-    label->setMinimumWidth(kLabelWidth);
     field->label = label;
     grid_->addWidget(label, row_, 0);
     auto* rowWidget = new QWidget(this);
@@ -146,6 +146,7 @@ SpecForm::Field& SpecForm::addField(const QString& title, const QStringList& pat
     field->note = new TextLabel(QString(), Token::Text3, TextSize::Small, false, this);
     field->note->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     field->note->setWordWrap(true);
+    field->note->setMinimumWidth(kNoteWidth);
     row->addWidget(field->note, 1);
     field->row = rowWidget;
     grid_->addWidget(rowWidget, row_++, 1);
@@ -191,12 +192,12 @@ SpecForm::Field& SpecForm::addText(const QString& title, const QString& path, in
 
 void SpecForm::makeRunFields() {
     addHead(tr("Run"));
-    QLineEdit* name = lineEdit(QStringLiteral("name"), tr("Name"), 240);
+    QLineEdit* name = lineEdit(QStringLiteral("name"), tr("Name"), 224);
     name->setToolTip(tr("Name of the run in list and store"));
     connect(name, &QLineEdit::textEdited, this,
             [this](const QString& text) { nameEdited_ = !text.trimmed().isEmpty(); });
     addField(tr("Name"), {QStringLiteral("name")}, {name});
-    QComboBox* device = comboBox(QStringLiteral("device"), tr("Device"), {tr("Automatic")}, 240);
+    QComboBox* device = comboBox(QStringLiteral("device"), tr("Device"), {tr("Automatic")}, 224);
     device->setItemData(0, QStringLiteral("auto"));
     device->setToolTip(tr("Automatic takes the GPU where one is usable, else the CPU"));
     addField(tr("Device"), {QStringLiteral("device")}, {device});
@@ -207,7 +208,7 @@ void SpecForm::makeRunFields() {
 
 void SpecForm::makeDataFields() {
     addHead(tr("Data"));
-    addText(tr("Text"), QStringLiteral("data.path"), 240, false).remark = [](const RunSpec& spec) {
+    addText(tr("Text"), QStringLiteral("data.path"), 224, false).remark = [](const RunSpec& spec) {
         return spec.data.path == "text:kjv"         ? tr("King James Bible")
                : spec.data.path == "text:generated" ? tr("generated, entropy known")
                                                     : QString();
