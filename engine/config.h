@@ -14,7 +14,14 @@ struct ModelConfig {
 
 enum class PrecisionMode : uint8_t { Fp32, Tf32, Fp16, Bf16, Fp8 };
 enum class Fp8Format : uint8_t { Hybrid, E4m3 };
-enum class RecipeKind : uint8_t { Bf16, Delayed, Current, Fixed };
+/// Block128: input and grad_output in 1x128, weight in 128x128 blocks, power-of-two scales. Mxfp8: 1x32, E8M0 scales.
+/// Both quantize the row copy (fprop of input, dgrad of grad_output) and the column copy apart. Nvfp4: E2M1 in 1x16
+/// blocks (weight 16x16), E4M3 block scales, one FP32 scale a tensor.
+enum class RecipeKind : uint8_t { Bf16, Delayed, Current, Fixed, Block128, Mxfp8, Nvfp4 };
+/// How FP8 products add up. Mixed (Transformer Engine's choice): fast in fprop, promoted in dgrad and wgrad. Fast and
+/// Promoted: all three alike, where the hardware offers it; the CPU adds in FP32 under each. Limited14: on the CPU a
+/// model of Hopper's partial sums of 14 bits without promotion, on a GPU the same as Fast.
+enum class Accumulation : uint8_t { Mixed, Promoted, Fast, Limited14 };
 enum class Algorithm : uint8_t { Max, MostRecent };
 
 /// Last matching rule wins. match: glob over "h.3.mlp.fc1" or "lm_head"; gemm: bit 0 fprop, 1 dgrad, 2 wgrad.
@@ -34,7 +41,9 @@ struct PrecisionConfig {
     int margin = 0;
     bool powerOfTwo = false;
     float amaxEpsilon = 0;
-    bool stochasticRounding = false;  ///< gradients' FP8 casts
+    bool stochasticRounding = false;  ///< gradients' FP8 (and FP4) casts
+    bool hadamard = false;            ///< nvfp4: both operands of wgrad are turned by a random 16x16 Hadamard matrix
+    Accumulation accumulation = Accumulation::Mixed;
     std::vector<PrecisionRule> rules;
     int firstLayersBf16 = 0, lastLayersBf16 = 0;
     bool headFp8 = false;
@@ -45,7 +54,8 @@ struct OptimizerConfig {
 };
 
 enum class ScheduleKind : uint8_t { Constant, Cosine, Linear };
-/// Linear warm-up over `warmup` steps, then constant, or cosine / linear down to finalFraction of the rate at the last step.
+/// Linear warm-up over `warmup` steps, then constant, or cosine / linear down to finalFraction of the rate at the last
+/// step.
 struct ScheduleConfig {
     ScheduleKind kind = ScheduleKind::Cosine;
     int warmup = 40;
@@ -55,9 +65,46 @@ struct ScheduleConfig {
 enum class NonfinitePolicy : uint8_t { Skip, Continue, Stop, Pause };
 
 struct ProbeConfig {
-    int every = 10;      ///< dear statistics every N steps; 0: never. The cheap set is always on unless `counters` is false
+    int every = 10;  ///< dear statistics every N steps; 0: never. The cheap set is always on unless `counters` is false
     int histograms = 0;  ///< exponent histograms every N steps, only in probed steps; 0: never
     bool counters = true;
+    int shadowEvery = 0;                   ///< products again in higher precision every N steps; 0: never
+    std::vector<std::string> shadowMatch;  ///< globs over "h.3.mlp.fc1", "lm_head"; empty: every linear
+    bool opChecks = true;                  ///< non-finite counts of every op's output on probed steps
+    int flightSteps = 16;                  ///< records kept for the report of a first trouble
+};
+
+enum class FaultKind : uint8_t {
+    OutlierChannel,
+    WeightNan,
+    FreezeScaleInf,
+    NeverUpdate,
+    StaleWeight,
+    ActivationInf,
+    GradientNan
+};
+const char* faultKindName(
+    FaultKind kind);  ///< "outlier_channel", "weight_nan", "freeze_scale_inf", "never_update", ...
+
+/// A fault put in on purpose, for tests and tours; normal runs have none. target: a tensor, "h.2.mlp.fc1/input".
+///   outlier_channel   target: the input of attn.qkv, mlp.fc1 or lm_head. From `step` on one channel of that tensor is
+///   `value`
+///                     times as large, and the column of the weight that reads it as many times smaller: the model's
+///                     function is the same, its casts are not.
+///   weight_nan        element `channel` of the master weight becomes NaN before `step`
+///   freeze_scale_inf  an Inf enters the newest entry of the amax window before `step` (delayed recipe)
+///   never_update      from `step` on the tensor's delayed scale is never updated
+///   stale_weight      from `step` on AdamW's new codes of the weight are thrown away (recipes whose codes AdamW
+///   writes) activation_inf    before `step` alone: the output of the linear (target "h.2.mlp.fc1/output") gets an Inf
+///   in element
+///                     `channel`
+///   gradient_nan      likewise a NaN in what dgrad of the linear writes ("h.2.mlp.fc1/grad_input")
+struct PlantedFault {
+    FaultKind kind = FaultKind::OutlierChannel;
+    int64_t step = 1;
+    std::string target;
+    int64_t channel = 0;
+    double value = 1000;
 };
 
 struct TrainerConfig {
@@ -66,11 +113,12 @@ struct TrainerConfig {
     OptimizerConfig optimizer;
     ScheduleConfig schedule;
     ProbeConfig probes;
+    std::vector<PlantedFault> faults;  ///< empty in every normal run
     NonfinitePolicy nonfinite = NonfinitePolicy::Skip;
     int64_t steps = 600;
-    int batch = 16;         ///< sequences of a micro-batch
-    int accumulation = 1;   ///< micro-batches of a step
-    int evalBatches = 8;    ///< batches of `batch` windows of one evaluation
+    int batch = 16;        ///< sequences of a micro-batch
+    int accumulation = 1;  ///< micro-batches of a step
+    int evalBatches = 8;   ///< batches of `batch` windows of one evaluation
     uint64_t seed = 1;
 };
 

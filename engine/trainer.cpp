@@ -145,6 +145,15 @@ void Trainer::setLearningRateFactor(double factor) {
 void Trainer::setProbes(const ProbeConfig& probes) {
     impl_->core.setProbes(probes);
 }
+std::vector<std::string> Trainer::setPrecision(const PrecisionConfig& precision) {
+    return impl_->core.setPrecision(precision);
+}
+std::vector<float> Trainer::captureTensor(int catalogueIndex) {
+    return impl_->core.captureTensor(catalogueIndex);
+}
+BlockScales Trainer::blockScales(int catalogueIndex) {
+    return impl_->core.blockScales(catalogueIndex);
+}
 void Trainer::saveCheckpoint(const std::string& directory) const {
     impl_->core.save(directory);
 }

@@ -38,6 +38,7 @@ struct StepMetrics {
     bool applied = true;   ///< the optimizer ran
     double lossScale = 1;  ///< FP16
     std::shared_ptr<const NumericsRecord> numerics;
+    std::shared_ptr<const TroubleReport> trouble;  ///< of a non-finite step that follows finite ones; else nullptr
 };
 
 struct EvalResult {
@@ -96,6 +97,17 @@ class Trainer {
     /// Applied between two steps.
     void setLearningRateFactor(double factor);  ///< multiplies the scheduled rate
     void setProbes(const ProbeConfig& probes);
+    /// Another recipe, plan or window length from the next step on. Masters, moments, step state and progress stay bit
+    /// for bit. A tensor with the same recipe and format keeps scale, window and updates (another window length keeps
+    /// the newest entries); any other starts fresh. Returns sentences for events. Throws InvalidConfig, OutOfMemory;
+    /// then nothing has changed. The mode's types (fp8 and bf16 against fp16 and fp32) may change too.
+    std::vector<std::string> setPrecision(const PrecisionConfig& precision);
+    /// The tensor as step stepIndex() + 1 will cast it: its value before the cast (rounded to the mode's type),
+    /// row-major, of that step's first micro-batch. Runs that step's passes ahead and puts everything back; training
+    /// state stays bit for bit. Valid at step 0 and after loadCheckpoint. Throws OutOfMemory.
+    std::vector<float> captureTensor(int catalogueIndex);
+    /// Block scales of the tensor that captureTensor gives, under its recipe in force.
+    BlockScales blockScales(int catalogueIndex);
 
     /// Writes DIR/weights.safetensors (FP32, names h.0.attn.qkv.weight ...) and DIR/state.mantissa (all else: moments,
     /// scales, windows, step state, data position, config, class, versioned), atomically: into DIR.tmp, synced, then

@@ -21,6 +21,8 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+}  // namespace
+
 void refuseIfTooLarge(const MemoryPlan& plan, const DeviceInfo& device) {
     if (device.memoryFree == 0 || plan.total() <= device.memoryFree) return;
     const double gib = 1024.0 * 1024.0 * 1024.0;
@@ -30,8 +32,6 @@ void refuseIfTooLarge(const MemoryPlan& plan, const DeviceInfo& device) {
                             "take {:.2f} GiB), model.context, model.layers or model.width",
                             plan.total() / gib, device.memoryFree / gib, device.id, plan.activations / gib));
 }
-
-}  // namespace
 
 TensorNumerics tensorNumerics(const TensorSlot& slot, bool dear, bool exponents) {
     TensorNumerics n;
@@ -60,20 +60,25 @@ TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::sha
     : config_(config),
       backend_(backend),
       data_(std::move(data)),
-      program_(config, shareMemory, backend.needsTransposedCodes()) {
+      shareMemory_(shareMemory),
+      program_(std::make_unique<StepProgram>(config, shareMemory, backend.needsTransposedCodes())) {
     checkConfig();
-    memory_ = program_.memoryPlan(backend_, data_->bytesInMemory());
+    memory_ = program_->memoryPlan(backend_, data_->bytesInMemory());
     MemoryPlan wanted = memory_;
     wanted.host -= data_->bytesInMemory();  // the corpus is there already
     refuseIfTooLarge(wanted, backend_.info());
-    catalogue_ = program_.precision().catalogue(program_.rows());
-    catalogueSlots_ = program_.precision().catalogueSlots();
+    takeProgram();
     window_.resize(static_cast<size_t>(config_.model.context) + 1);
-    tokens_.resize(static_cast<size_t>(program_.rows()));
-    targets_.resize(static_cast<size_t>(program_.rows()));
-    program_.allocate(backend_);
-    program_.refreshWeights(backend_, passFlags(1));
-    weightSlots_ = program_.slots(backend_);
+    tokens_.resize(static_cast<size_t>(program_->rows()));
+    targets_.resize(static_cast<size_t>(program_->rows()));
+    program_->allocate(backend_);
+    program_->refreshWeights(backend_, passFlags(1));
+    weightSlots_ = program_->slots(backend_);
+}
+
+void TrainerCore::takeProgram() {
+    catalogue_ = program_->precision().catalogue(program_->rows());
+    catalogueSlots_ = program_->precision().catalogueSlots();
 }
 
 void TrainerCore::checkConfig() const {
@@ -120,33 +125,41 @@ void TrainerCore::readWindows(int64_t first, bool validation, int64_t count) {
     }
 }
 
+double TrainerCore::learningRate(int64_t step) const {
+    return scheduledRate(config_.schedule, config_.optimizer.learningRate, step, config_.steps) *
+           progress_.learningRateFactor;
+}
+
+StepParameters TrainerCore::stepParameters(int64_t step) const {
+    StepParameters parameters;
+    parameters.learningRate = static_cast<float>(learningRate(step));
+    parameters.tokens = static_cast<uint32_t>(program_->rows() * config_.accumulation);
+    parameters.step = static_cast<uint64_t>(step);
+    parameters.seed = config_.seed;
+    return parameters;
+}
+
 StepMetrics TrainerCore::step() {
     const auto start = std::chrono::steady_clock::now();
     const int64_t step = progress_.step + 1;
     StepMetrics metrics;
     metrics.step = step;
-    metrics.tokens = program_.rows() * config_.accumulation;
-    metrics.learningRate = scheduledRate(config_.schedule, config_.optimizer.learningRate, step, config_.steps) *
-                           progress_.learningRateFactor;
-    StepParameters parameters;
-    parameters.learningRate = static_cast<float>(metrics.learningRate);
-    parameters.tokens = static_cast<uint32_t>(metrics.tokens);
-    parameters.step = static_cast<uint64_t>(step);
-    parameters.seed = config_.seed;
-    program_.setParameters(backend_, parameters);
+    metrics.tokens = program_->rows() * config_.accumulation;
+    metrics.learningRate = learningRate(step);
+    program_->setParameters(backend_, stepParameters(step));
     PassFlags flags = passFlags(step);
     for (flags.micro = 0; flags.micro < config_.accumulation; ++flags.micro) {
         prepareTraining(progress_.windows + static_cast<int64_t>(flags.micro) * config_.batch);
         flags.first = flags.micro == 0;
-        program_.trainPass(backend_, flags, tokens_.data(), targets_.data());
+        program_->trainPass(backend_, flags, tokens_.data(), targets_.data());
     }
-    const float lossScale = config_.precision.mode == PrecisionMode::Fp16 ? program_.state(backend_).lossScale : 1.0f;
-    program_.finishStep(backend_, passFlags(step + 1));
+    const float lossScale = config_.precision.mode == PrecisionMode::Fp16 ? program_->state(backend_).lossScale : 1.0f;
+    program_->finishStep(backend_, passFlags(step + 1));
 
     // While a GPU works on what was queued, the host reads the next step's windows.
     prepareTraining(progress_.windows + static_cast<int64_t>(config_.batch) * config_.accumulation);
-    const StepState state = program_.state(backend_);
-    std::vector<TensorSlot> slots = program_.slots(backend_, flags.dear || passFlags(step + 1).dear);
+    const StepState state = program_->state(backend_);
+    std::vector<TensorSlot> slots = program_->slots(backend_, flags.dear || passFlags(step + 1).dear);
     metrics.numerics = record(flags, slots);
     weightSlots_ = std::move(slots);
     progress_.step = step;
@@ -168,7 +181,7 @@ StepMetrics TrainerCore::step() {
 
 std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags,
                                                           const std::vector<TensorSlot>& slots) const {
-    const PrecisionPlan& plan = program_.precision();
+    const PrecisionPlan& plan = program_->precision();
     auto record = std::make_shared<NumericsRecord>();
     record->step = static_cast<int64_t>(flags.step);
     record->probed = flags.dear;
@@ -195,14 +208,14 @@ EvalResult TrainerCore::evaluate() {
     const int64_t windows =
         std::min<int64_t>(data_->validationWindows(), static_cast<int64_t>(config_.evalBatches) * config_.batch);
     EvalResult result;
-    program_.castWeights(backend_);
+    program_->castWeights(backend_);
     for (int64_t first = 0; first < windows; first += config_.batch) {
         const int64_t count = std::min<int64_t>(config_.batch, windows - first);
         readWindows(first, true, count);
-        program_.evalPass(backend_, tokens_.data(), targets_.data(), count * config_.model.context, first == 0);
+        program_->evalPass(backend_, tokens_.data(), targets_.data(), count * config_.model.context, first == 0);
         result.tokens += count * config_.model.context;
     }
-    result.loss = result.tokens > 0 ? program_.evalSum(backend_) / static_cast<double>(result.tokens)
+    result.loss = result.tokens > 0 ? program_->evalSum(backend_) / static_cast<double>(result.tokens)
                                     : std::numeric_limits<double>::quiet_NaN();
     backend_.takePhaseTimes();
     result.seconds = secondsSince(start);
@@ -213,12 +226,12 @@ void TrainerCore::setProbes(const ProbeConfig& probes) {
     config_.probes = probes;
     // The codes of the next step's weights are there already; their statistics are taken again as the new probes want
     // them.
-    program_.refreshWeights(backend_, passFlags(progress_.step + 1));
-    weightSlots_ = program_.slots(backend_);
+    program_->refreshWeights(backend_, passFlags(progress_.step + 1));
+    weightSlots_ = program_->slots(backend_);
 }
 
 WindowState TrainerCore::window(int tensor) const {
-    const ScalingState& scaling = program_.scaling();
+    const ScalingState& scaling = program().scaling();
     const int slot = catalogueSlots_.at(static_cast<size_t>(tensor));
     ScaleEntry entry;
     backend_.download(&entry, scaling.table() + slot, sizeof(entry));
@@ -236,10 +249,10 @@ uint64_t TrainerCore::stateHash() const {
 }
 
 std::vector<float> TrainerCore::weight(const std::string& name) const {
-    for (const ParameterInfo& tensor : program_.layout().tensors) {
+    for (const ParameterInfo& tensor : program().layout().tensors) {
         if (tensor.name != name) continue;
         std::vector<float> values(static_cast<size_t>(tensor.fileRows * tensor.cols));
-        backend_.download(values.data(), program_.parameters().masters + tensor.offset, values.size() * sizeof(float));
+        backend_.download(values.data(), program_->parameters().masters + tensor.offset, values.size() * sizeof(float));
         return values;
     }
     throw Error(ErrorCode::InvalidConfig, "weight: there is no tensor " + name);
@@ -252,8 +265,8 @@ void TrainerCore::save(const std::string& directory) const {
 LoadNote TrainerCore::load(const std::string& directory, bool allowOtherClass) {
     checkpoint::Loaded loaded = checkpoint::load(*this, directory, allowOtherClass);
     progress_ = loaded.progress;
-    program_.refreshWeights(backend_, passFlags(progress_.step + 1));
-    weightSlots_ = program_.slots(backend_);
+    program_->refreshWeights(backend_, passFlags(progress_.step + 1));
+    weightSlots_ = program_->slots(backend_);
     return loaded.note;
 }
 

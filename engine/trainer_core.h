@@ -22,6 +22,9 @@ class TrainerCore {
     EvalResult evaluate();
     void setLearningRateFactor(double factor) { progress_.learningRateFactor = factor; }
     void setProbes(const ProbeConfig& probes);
+    std::vector<std::string> setPrecision(const PrecisionConfig& precision);
+    std::vector<float> captureTensor(int catalogueIndex);
+    BlockScales blockScales(int catalogueIndex);
 
     WindowState window(int tensor) const;
     uint64_t stateHash() const;
@@ -39,23 +42,28 @@ class TrainerCore {
     const TrainerConfig& config() const { return config_; }
     const MemoryPlan& memoryPlan() const { return memory_; }
     const std::vector<CatalogueEntry>& catalogue() const { return catalogue_; }
-    const StepProgram& program() const { return program_; }
-    StepProgram& program() { return program_; }
+    const StepProgram& program() const { return *program_; }
+    StepProgram& program() { return *program_; }
     kernels::Backend& backend() const { return backend_; }
 
   private:
     PassFlags passFlags(int64_t step) const;
+    double learningRate(int64_t step) const;
+    kernels::StepParameters stepParameters(int64_t step) const;
     void readWindows(int64_t first, bool validation, int64_t count);
     /// The windows of the next micro-batch into tokens_ and targets_, unless they are there already.
     void prepareTraining(int64_t first);
     std::shared_ptr<const NumericsRecord> record(const PassFlags& flags,
                                                  const std::vector<kernels::TensorSlot>& slots) const;
     void checkConfig() const;
+    void takeProgram();                           ///< what is kept here of a new program: catalogue and slots
+    int catalogueSlot(int catalogueIndex) const;  ///< throws InvalidConfig
 
     TrainerConfig config_;
     kernels::Backend& backend_;
     std::shared_ptr<const TokenSource> data_;
-    StepProgram program_;
+    bool shareMemory_;
+    std::unique_ptr<StepProgram> program_;
     MemoryPlan memory_;
     std::vector<CatalogueEntry> catalogue_;
     std::vector<int> catalogueSlots_;
@@ -64,6 +72,9 @@ class TrainerCore {
     int64_t prepared_ = -1;  ///< first training window that tokens_ and targets_ hold; -1: something else
     std::vector<kernels::TensorSlot> weightSlots_;  ///< casts of the weights that the next step uses
 };
+
+/// Throws OutOfMemory with what the plan needs and what is free.
+void refuseIfTooLarge(const MemoryPlan& plan, const kernels::DeviceInfo& device);
 
 /// Numbers of one tensor as shown: what the counters and sums of a slot mean.
 TensorNumerics tensorNumerics(const kernels::TensorSlot& slot, bool dear, bool exponents);

@@ -183,7 +183,8 @@ SafetensorsIndex checkWeights(const FileReader& file, const json& meta, const Pa
     return index;
 }
 
-/// Scales and windows as they will be: the file's where a tensor has the same format, recipe and window, else fresh.
+/// Scales and windows as they will be: the file's where a tensor has the same format and recipe (a window of another
+/// length keeps the newest entries), else fresh.
 struct ScaleArrays {
     std::vector<kernels::ScaleEntry> table;
     std::vector<float> history;
@@ -195,7 +196,7 @@ const json* savedTensor(const json& meta, const std::string& id, RecipeKind reci
                         const kernels::ScalingTensor& description) {
     for (const json& one : meta.at("tensors"))
         if (one.at("name") == id && one.at("format") == dtypeName(description.format) &&
-            one.at("recipe") == recipeName(recipe) && one.at("history_length") == description.historyLength)
+            one.at("recipe") == recipeName(recipe))
             return &one;
     return nullptr;
 }
@@ -220,11 +221,15 @@ ScaleArrays mergeScales(const TrainerCore& core, const StateReader& file, const 
         if (!saved) continue;
         const size_t from = saved->at("slot").get<size_t>() * sizeof(entry);
         const size_t window = delayed ? saved->at("history_offset").get<size_t>() * sizeof(float) : 0;
-        const size_t bytes = static_cast<size_t>(d.historyLength) * sizeof(float);
+        const int length = delayed ? saved->at("history_length").get<int>() : 0;
+        const size_t bytes = static_cast<size_t>(std::max(length, 0)) * sizeof(float);
         if (from + sizeof(entry) > savedTable.size() || window + bytes > savedHistory.size())
             file.file().fail("is damaged in section scales");
         std::memcpy(&entry, savedTable.data() + from, sizeof(entry));
-        if (delayed) std::memcpy(arrays.history.data() + d.historyOffset, savedHistory.data() + window, bytes);
+        if (!delayed) continue;
+        std::vector<float> entries(static_cast<size_t>(std::max(length, 0)));
+        std::memcpy(entries.data(), savedHistory.data() + window, bytes);
+        carryWindow(entries.data(), length, arrays.history.data() + d.historyOffset, d.historyLength);
     }
     return arrays;
 }

@@ -47,6 +47,7 @@ void GptModel::normBackward(Backend& backend, const PassFlags& flags, const void
     op.cast = scaling_.producerCast(slot, gradCodes(before), flags);
     backend.run(op);
     scaling_.finishCast(backend, slot, op.dResidual, rows_, op.cols, gradCodes(before), flags);
+    tapTensor(backend, slot, op.dResidual, rows_, op.cols);
 }
 
 void GptModel::backwardMlp(Backend& backend, int layer, const PassFlags& flags) {
@@ -61,7 +62,8 @@ void GptModel::backwardMlp(Backend& backend, int layer, const PassFlags& flags) 
 
     const int slot = plan_.slot(fc1, TensorRole::GradOutput);
     const LinearPlan& plan1 = linearPlan(fc1);
-    const bool plain = plan1.readsPlain(TensorRole::GradOutput) || plan1.fp8Recipe() == RecipeKind::Current;
+    const bool plain =
+        plan1.readsPlain(TensorRole::GradOutput) || plan1.fp8Recipe() == RecipeKind::Current || flags.plain;
     ActivationBackward activation;
     activation.rows = rows_;
     activation.cols = model_.ffn;
@@ -76,6 +78,7 @@ void GptModel::backwardMlp(Backend& backend, int layer, const PassFlags& flags) 
     activation.again = scaling_.againCast(plan_.slot(fc2, TensorRole::Input), againCodes(fc2), flags);
     backend.run(activation);
     scaling_.finishCast(backend, slot, dWide, rows_, model_.ffn, gradCodes(fc1), flags);
+    tapTensor(backend, slot, dWide, rows_, model_.ffn);
     linear(fc2).weightGradient(backend, rows_, dFc2, wgradInput(fc2, again, flags), gradient(p.weight[3]),
                                !flags.first);
 
@@ -121,6 +124,7 @@ void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& f
     backend.run(attention);
     if (againCodes(proj)) projWeightGradient();
     scaling_.finishCast(backend, slot, dWide, rows_, 3 * model_.width, gradCodes(qkv), flags);
+    tapTensor(backend, slot, dWide, rows_, 3 * model_.width);
 
     const Operand dQkv = operand(qkv, TensorRole::GradOutput, dWide, gradCodes(qkv), flags);
     linear(qkv).inputGradient(backend, rows_, dQkv, weight(qkv, flags), buffers_.at(buffers_.dNorm), plan_.type);

@@ -71,6 +71,18 @@ CodePair GptModel::gradCodes(int index) const {
             buffers_.at<uint8_t>(wide ? buffers_.gradTransposedWide : buffers_.gradTransposed)};
 }
 
+void* GptModel::plainOut(bool wanted, BufferId buffer, const PassFlags& flags) const {
+    if (wanted) return buffers_.at(buffer);
+    return flags.plain ? pass_.plain : nullptr;
+}
+
+void GptModel::tapTensor(Backend& backend, int slot, const void* in, int64_t rows, int64_t cols) const {
+    if (!tap_ || tap_->slot != slot) return;
+    const size_t done = tap_->bytes.size();
+    tap_->bytes.resize(done + static_cast<size_t>(rows * cols) * dtypeSize(plan_.type));
+    backend.download(tap_->bytes.data() + done, in, tap_->bytes.size() - done);
+}
+
 void GptModel::trainPass(Backend& backend, const PassFlags& flags) {
     scaling_.beginPass(backend);
     forward(backend, flags);
@@ -129,12 +141,13 @@ void GptModel::normForward(Backend& backend, const PassFlags& flags, const void*
     op.bias = parameter(gain + 1);
     const bool plain =
         !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || (head && !linear.fp8(Gemm::Wgrad));
-    op.out = plain ? buffers_.at(buffers_.normOut) : nullptr;
+    op.out = plainOut(plain, buffers_.normOut, flags);
     op.cast = scaling_.producerCast(slot, codes, flags);
     op.mean = mean;
     op.rstd = rstd;
     backend.run(op);
     scaling_.finishCast(backend, slot, op.out, rows_, op.cols, codes, flags);
+    tapTensor(backend, slot, op.out, rows_, op.cols);
 }
 
 void GptModel::forward(Backend& backend, const PassFlags& flags) {
@@ -183,6 +196,7 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     attention.cast = scaling_.producerCast(projInput, inputCodes(proj), flags);
     backend.run(attention);
     scaling_.finishCast(backend, projInput, attention.out, rows_, model_.width, inputCodes(proj), flags);
+    tapTensor(backend, projInput, attention.out, rows_, model_.width);
     product(proj, attention.out, buffers_.at(buffers_.delta));
 
     normForward(backend, flags, buffers_.at(b.residual1), buffers_.at(buffers_.delta), buffers_.at(b.residual2),
@@ -196,10 +210,11 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     activation.cols = model_.ffn;
     activation.type = plan_.type;
     activation.in = buffers_.at(b.fc1);
-    activation.out = plain ? buffers_.at(buffers_.activation) : nullptr;
+    activation.out = plainOut(plain, buffers_.activation, flags);
     activation.cast = scaling_.producerCast(fc2Input, inputCodes(fc2), flags);
     backend.run(activation);
     scaling_.finishCast(backend, fc2Input, activation.out, rows_, model_.ffn, inputCodes(fc2), flags);
+    tapTensor(backend, fc2Input, activation.out, rows_, model_.ffn);
     product(fc2, activation.out, buffers_.at(buffers_.delta));
 }
 
@@ -234,6 +249,7 @@ void GptModel::headChunk(Backend& backend, const PassFlags& flags, int64_t row, 
     backend.run(loss);
     if (!flags.training) return;
     scaling_.finishCast(backend, gradSlot, logits, rows, loss.vocabularyPadded, gradCodes, flags);
+    tapTensor(backend, gradSlot, logits, rows, loss.vocabularyPadded);
 
     const Operand dy = operand(index, TensorRole::GradOutput, logits, gradCodes, flags);
     linear(index).inputGradient(backend, rows, dy, weight(index, flags),

@@ -25,6 +25,12 @@ struct ParameterMemory {
     std::vector<int64_t> codeOffset;     ///< -1: none
 };
 
+/// One quantized tensor of a pass in plain values, copied to the host as it appears.
+struct TensorTap {
+    int slot = -1;
+    std::vector<char> bytes;  ///< of the plan's type, row-major
+};
+
 /// What a pass reads and writes beside activations, in device memory.
 struct PassMemory {
     const int32_t* tokens = nullptr;   ///< (M) inputs
@@ -32,6 +38,7 @@ struct PassMemory {
     kernels::StepParameters* parameters = nullptr;
     kernels::StepState* state = nullptr;
     double* evalSum = nullptr;  ///< sum of the losses of an evaluation
+    void* plain = nullptr;      ///< (M, max(C, F)): outputs of norm and GELU that the plan keeps as codes alone
 };
 
 /// Queues the ops of one pass; owns no memory. Thread: the trainer's.
@@ -48,6 +55,8 @@ class GptModel {
     void evalPass(kernels::Backend& backend, int64_t rows, bool clear);
     /// Codes of the weights under the current recipe, from the compute copy; once a step and before an evaluation.
     void castWeights(kernels::Backend& backend, const PassFlags& flags);
+    /// Passes from here on copy this tensor of theirs (not a weight); nullptr: none. Not for recorded passes.
+    void setTap(TensorTap* tap) { tap_ = tap; }
     CodePair weightCodes(int index) const;  ///< where the linear's weight has its codes; none: nullptr
 
   private:
@@ -66,6 +75,10 @@ class GptModel {
                       const float* mean, const float* rstd, const void* dResidualIn, int reader, int before, int bias);
     void embeddingBackward(kernels::Backend& backend, const PassFlags& flags);
 
+    /// in: rows [row, row + rows) of the tensor, plain values in device memory.
+    void tapTensor(kernels::Backend& backend, int slot, const void* in, int64_t rows, int64_t cols) const;
+    /// Where the plain value of a tensor goes that only codes are made of: nowhere but in an inspection.
+    void* plainOut(bool wanted, BufferId buffer, const PassFlags& flags) const;
     const void* parameter(int tensor) const;
     float* gradient(int tensor) const;
     Linear linear(int index) const { return Linear(plan_, index, map_); }
@@ -89,6 +102,7 @@ class GptModel {
     int64_t batch_, rows_;
     ParameterMemory parameters_;
     PassMemory pass_;
+    TensorTap* tap_ = nullptr;
 };
 
 }  // namespace mantissa::engine

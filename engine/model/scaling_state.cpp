@@ -1,5 +1,7 @@
 #include "engine/model/scaling_state.h"
 
+#include <algorithm>
+
 namespace mantissa::engine {
 
 using namespace kernels;
@@ -18,6 +20,14 @@ uint64_t mix(uint64_t x) {  // splitmix64 (Steele, Lea, Flood, OOPSLA 2014)
 }
 
 }  // namespace
+
+void carryWindow(const float* from, int fromLength, float* to, int toLength) {
+    if (fromLength < 1 || toLength < 1) return;
+    to[0] = from[0];
+    const int kept = std::min(fromLength, toLength) - 1;
+    std::fill(to + 1, to + toLength - kept, 0.0f);
+    std::copy(from + fromLength - kept, from + fromLength, to + toLength - kept);
+}
 
 ScalingState::ScalingState(const PrecisionPlan& plan, const PrecisionConfig& config, uint64_t seed)
     : plan_(plan), config_(config), seed_(seed), count_(plan.tensorCount()), linears_(plan.linearCount()) {

@@ -19,7 +19,11 @@ struct PassFlags {
     bool count = true;       ///< the cheap counters
     int micro = 0;           ///< number of the micro-batch
     uint64_t step = 0;       ///< 1-based, for the seed of stochastic rounding
+    bool plain = false;      ///< every tensor also in plain values, in the inspection's memory where the plan has none
 };
+
+/// A window of another length: slot 0 stays, then the newest closed entries; missing older ones are 0.
+void carryWindow(const float* from, int fromLength, float* to, int toLength);
 
 /// Where a cast's codes go, and where a product finds them. On chips whose products need k contiguous a tensor also has
 /// its codes transposed; elsewhere `transposed` is nullptr.

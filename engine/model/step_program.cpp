@@ -102,7 +102,7 @@ void StepProgram::bind(char* weights, char* moments, char* gradients, char* acti
         static_cast<double*>(take(static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double)));
     tokens_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
     targets_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
-    model_.bind(parameters_, {tokens_, targets_, stepParameters_, state_, evalSum_});
+    model_.bind(parameters_, passMemory());
 }
 
 void StepProgram::runEverything(Backend& backend) {
@@ -157,6 +157,43 @@ void StepProgram::allocate(Backend& backend) {
     setState(backend, state);
     scaling_.initialise(backend);
     initialiseWeights(backend);
+}
+
+void StepProgram::release() {
+    recordings_.clear();
+    for (DeviceMemory* memory : {&weights_, &moments_, &gradients_, &activations_, &control_, &workspace_, &plain_})
+        *memory = DeviceMemory();
+}
+
+size_t StepProgram::plainBytes() const {
+    return aligned(static_cast<size_t>(rows_ * std::max(config_.model.width, config_.model.ffn)) *
+                   dtypeSize(plan_.type));
+}
+
+void StepProgram::inspectPass(Backend& backend, PassFlags flags, const int32_t* tokens, const int32_t* targets,
+                              TensorTap* tap) {
+    plain_ = DeviceMemory(backend, plainBytes());
+    model_.bind(parameters_, passMemory());
+    model_.setTap(tap);
+    backend.upload(tokens_, tokens, static_cast<size_t>(rows_) * sizeof(int32_t));
+    backend.upload(targets_, targets, static_cast<size_t>(rows_) * sizeof(int32_t));
+    flags.plain = true;
+    flags_ = flags;
+    queueTrainPass(backend);
+    backend.synchronize();
+    model_.setTap(nullptr);
+    plain_ = DeviceMemory();
+    model_.bind(parameters_, passMemory());
+}
+
+std::vector<char> StepProgram::controlBytesNow(Backend& backend) const {
+    std::vector<char> bytes(control_.bytes());
+    backend.download(bytes.data(), control_.data(), bytes.size());
+    return bytes;
+}
+
+void StepProgram::restoreControl(Backend& backend, const std::vector<char>& bytes) {
+    backend.upload(control_.data(), bytes.data(), bytes.size());
 }
 
 void StepProgram::initialiseWeights(Backend& backend) {

@@ -31,6 +31,7 @@ class StepProgram {
     MemoryPlan memoryPlan(const kernels::Backend& backend, uint64_t corpusBytes);
     /// Memory by plan, weights from the seed, fresh FP8 state, copies and codes of the weights.
     void allocate(kernels::Backend& backend);
+    void release();  ///< gives all its memory back; allocate() may follow
 
     /// One micro-batch. tokens, targets: (batch * context) host, copied before return. flags.first also begins the
     /// step.
@@ -44,6 +45,14 @@ class StepProgram {
     double evalSum(kernels::Backend& backend) const;
     /// Compute copy, codes and slots of the weights from the masters as they are.
     void refreshWeights(kernels::Backend& backend, const PassFlags& next);
+
+    /// One micro-batch outside the order of training, every tensor in plain values. Inspection memory comes and goes
+    /// with it. tap: optional. Throws OutOfMemory.
+    void inspectPass(kernels::Backend& backend, PassFlags flags, const int32_t* tokens, const int32_t* targets,
+                     TensorTap* tap);
+    /// All small arrays of the step (scales, windows, slots, step state), to put them back after an inspection.
+    std::vector<char> controlBytesNow(kernels::Backend& backend) const;
+    void restoreControl(kernels::Backend& backend, const std::vector<char>& bytes);
 
     kernels::StepState state(kernels::Backend& backend) const;
     void setState(kernels::Backend& backend, const kernels::StepState& state);
@@ -68,6 +77,7 @@ class StepProgram {
     void queueAdam(kernels::Backend& backend, const PassFlags& next, bool castOnly);
     void initialiseWeights(kernels::Backend& backend);
     void replay(kernels::Backend& backend, int key, void (StepProgram::*queue)(kernels::Backend&));
+    size_t plainBytes() const;
     void placeComputeCopies();
     size_t weightBytes() const;
     size_t controlBytes() const;
@@ -91,9 +101,10 @@ class StepProgram {
     kernels::StepState* state_ = nullptr;
     double *evalSum_ = nullptr, *partials_ = nullptr;
     int32_t *tokens_ = nullptr, *targets_ = nullptr;
+    PassMemory passMemory() const { return {tokens_, targets_, stepParameters_, state_, evalSum_, plain_.data()}; }
 
     size_t workspaceBytes_ = 0;
-    DeviceMemory weights_, moments_, gradients_, activations_, control_, workspace_;
+    DeviceMemory weights_, moments_, gradients_, activations_, control_, workspace_, plain_;
     PassFlags flags_, next_;  ///< of the pass being queued; recordings read them
     std::map<int, std::unique_ptr<kernels::Recording>> recordings_;
 };

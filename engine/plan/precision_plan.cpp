@@ -163,6 +163,12 @@ const char* recipeName(RecipeKind recipe) {
             return "current";
         case RecipeKind::Fixed:
             return "fixed";
+        case RecipeKind::Block128:
+            return "block128";
+        case RecipeKind::Mxfp8:
+            return "mxfp8";
+        case RecipeKind::Nvfp4:
+            return "nvfp4";
     }
     return "?";
 }
@@ -221,6 +227,9 @@ PrecisionPlan makePrecisionPlan(const ModelConfig& model, const PrecisionConfig&
             plan.type = DType::BF16;
             break;
     }
+    if (precision.recipe > RecipeKind::Fixed)
+        invalid(fmt::format("precision.recipe: {} does not train yet; allowed: delayed, current, fixed",
+                            recipeName(precision.recipe)));
     if (precision.format == Fp8Format::E4m3) plan.gradFormat = DType::E4M3;
     for (int layer = 0; layer < model.layers; ++layer)
         for (int kind = 0; kind < kLinearsPerLayer; ++kind)

@@ -58,7 +58,7 @@ struct PrecisionPlan {
 };
 
 int64_t paddedVocabulary(const ModelConfig& model);                     ///< next multiple of 64
-const char* recipeName(RecipeKind recipe);                              ///< "bf16", "delayed", "current", "fixed"
+const char* recipeName(RecipeKind recipe);                              ///< as in the spec: "bf16", "delayed", "mxfp8", ...
 const char* modeName(PrecisionMode mode);                               ///< "fp32", "tf32", "fp16", "bf16", "fp8"
 bool globMatches(const std::string& pattern, const std::string& text);  ///< * and ?
 

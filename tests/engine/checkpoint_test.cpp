@@ -112,7 +112,7 @@ TEST_F(Checkpoint, Fp8FromBf16SaysThatScalesStartAtOne) {
     EXPECT_EQ(second.window(0).updates, 0u);
 }
 
-TEST_F(Checkpoint, AnotherHistoryLengthStartsFresh) {
+TEST_F(Checkpoint, AnotherHistoryLengthKeepsTheNewest) {
     const TrainerConfig one = config();
     TrainerConfig other = one;
     other.precision.historyLength = 8;
@@ -120,7 +120,15 @@ TEST_F(Checkpoint, AnotherHistoryLengthStartsFresh) {
     run(first, 3);
     first.saveCheckpoint(path("l16"));
     Trainer second(other, {"cpu", 1, ""}, tokensFor(other));
-    EXPECT_TRUE(second.loadCheckpoint(path("l16"), false).fp8StateMissing);
+    EXPECT_FALSE(second.loadCheckpoint(path("l16"), false).fp8StateMissing);
+    for (int tensor = 0; tensor < static_cast<int>(first.catalogue().size()); ++tensor) {
+        const WindowState from = first.window(tensor), to = second.window(tensor);
+        EXPECT_EQ(from.scale, to.scale);
+        EXPECT_EQ(from.updates, to.updates);
+        if (from.history.empty()) continue;
+        ASSERT_EQ(to.history.size(), 8u);
+        EXPECT_TRUE(std::equal(to.history.begin() + 1, to.history.end(), from.history.end() - 7));
+    }
 }
 
 TEST_F(Checkpoint, OtherClassMustBeAllowed) {
