@@ -16,6 +16,8 @@
 #include "kernels/loss/loss.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
+#include "kernels/norm/norm_passes.h"
+#include "kernels/optimizer/adamw_passes.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/scaling/scaling.h"
@@ -30,14 +32,15 @@ struct PhaseTimes {
 };
 
 // All ops that go through the seam; Matmul is apart because it reports what ran.
-#define MANTISSA_OPS(X)                                                                                     \
-    X(Quantize, Elementwise)                                                                                \
-    X(DelayedUpdate, Elementwise) X(CurrentScale, Elementwise) X(NormForward, Elementwise)                  \
-        X(NormBackward, Elementwise) X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise)   \
-            X(AttentionForward, Attention) X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise) \
-                X(EmbeddingBackward, Elementwise) X(CrossEntropy, Elementwise) X(SumLosses, Elementwise)    \
-                    X(StepBegin, Elementwise) X(SumSquares, Optimizer) X(GradientControl, Optimizer)        \
-                        X(AdamW, Optimizer) X(InitNormal, Elementwise) X(Fill, Elementwise)
+#define MANTISSA_OPS(X)                                                                                                \
+    X(Quantize, Elementwise)                                                                                           \
+    X(DelayedUpdate, Elementwise)                                                                                      \
+    X(CurrentScale, Elementwise) X(NormForward, Elementwise) X(NormBackward, Elementwise)                              \
+        X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise) X(AttentionForward, Attention)            \
+            X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise) X(EmbeddingBackward, Elementwise)         \
+                X(CrossEntropy, Elementwise) X(SumLosses, Elementwise) X(StepBegin, Elementwise)                       \
+                    X(SumSquares, Optimizer) X(GradientControl, Optimizer) X(AdamW, Optimizer) X(AdamWPass, Optimizer) \
+                        X(NormPass, Elementwise) X(InitNormal, Elementwise) X(Fill, Elementwise)
 
 /// A recorded sequence of ops that can be replayed: a CUDA graph, or the closure itself on the CPU.
 class Recording {
@@ -58,8 +61,8 @@ class Backend {
     virtual void upload(void* device, const void* host,
                         size_t bytes) = 0;  ///< ordered with the ops; host may be reused on return
     virtual void download(void* host, const void* device, size_t bytes) = 0;  ///< waits for the ops before it
-    /// `count` pieces of `bytes` bytes, `stride` bytes apart both on the device and in `host`; what lies between them in `host`
-    /// stays. Waits once.
+    /// `count` pieces of `bytes` bytes, `stride` bytes apart both on the device and in `host`; what lies between them
+    /// in `host` stays. Waits once.
     virtual void downloadPieces(void* host, const void* device, size_t bytes, size_t stride, size_t count) {
         for (size_t i = 0; i < count; ++i)
             download(static_cast<char*>(host) + i * stride, static_cast<const char*>(device) + i * stride, bytes);

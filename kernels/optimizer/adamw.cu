@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/device/cuda/cast.cuh"
-#include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/adamw_cuda.cuh"
 
 namespace mantissa::kernels::cuda {
 
@@ -29,15 +29,12 @@ struct AdamWArgs {
     DearPartial* partials;  ///< one a block, or nullptr
 };
 
-struct Factors {
-    float clip, rate, beta1, beta2, oneMinusBeta1, oneMinusBeta2, inverse1, inverse2, epsilon, decay;
-};
-
 __device__ __forceinline__ float updated(const Factors& f, float g, float w, float& m, float& v) {
-    g *= f.clip;
-    m = f.beta1 * m + f.oneMinusBeta1 * g;
-    v = f.beta2 * v + f.oneMinusBeta2 * g * g;
-    return w - f.rate * (m * f.inverse1 / (sqrtf(v * f.inverse2) + f.epsilon) + f.decay * w);
+    g = clipped(f, g);
+    m = newMoment1(f, m, g);
+    v = newMoment2(f, v, squared(f, g));
+    const float denominator = __fadd_rn(__fsqrt_rn(__fmul_rn(v, f.inverse2)), f.epsilon);
+    return moved(f, w, decayed(f, w, quotient(f, m, denominator)));
 }
 
 /// Eight neighbours from `at` on: reads, updates, writes back; returns the new values in w.
@@ -69,7 +66,7 @@ __device__ __forceinline__ void update8(const AdamW& op, const Factors& factors,
 template <class C, CastMode kMode>
 __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
     const AdamW& op = args.op;
-    if (!op.castOnly && op.state->applied == 0) return;
+    if ((!op.castOnly || op.castWhenApplied) && op.state->applied == 0) return;
     extern __shared__ uint32_t stage[];
     __shared__ CastShared shared;
     int low = 0, high = op.tensorCount - 1;
@@ -85,16 +82,7 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
     const int64_t block = blockIdx.x - entry.firstBlock;
     Factors f{};
     if (!op.castOnly) {
-        f = {op.state->clipFactor,
-             op.parameters->learningRate,
-             op.beta1,
-             op.beta2,
-             1.0f - op.beta1,
-             1.0f - op.beta2,
-             static_cast<float>(1.0 / (1.0 - op.state->beta1Power)),
-             static_cast<float>(1.0 / (1.0 - op.state->beta2Power)),
-             op.epsilon,
-             entry.decay ? op.weightDecay : 0.0f};
+        f = factorsOf(op, entry.decay ? op.weightDecay : 0.0f);
     }
     C* compute = nullptr;
     if (op.compute && entry.computeOffset != kNoCompute) compute = static_cast<C*>(op.compute) + entry.computeOffset;
@@ -240,7 +228,8 @@ void launch(const LaunchContext& context, const AdamW& op) {
     args.entries = static_cast<const TensorEntry*>(
         context.tables->table(plan.entries.data(), plan.entries.size() * sizeof(TensorEntry)));
     if (plan.dear) args.partials = static_cast<DearPartial*>(context.scratch(workspaceBytes(op), "adamw"));
-    clearSlotsKernel<<<op.tensorCount, 64, 0, context.stream>>>(args.entries, op.state, op.castOnly);
+    clearSlotsKernel<<<op.tensorCount, 64, 0, context.stream>>>(args.entries, op.state,
+                                                                op.castOnly && !op.castWhenApplied);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
     switch (op.compute ? op.computeType : DType::F32) {
         case DType::BF16:
@@ -255,7 +244,7 @@ void launch(const LaunchContext& context, const AdamW& op) {
     }
     if (!plan.dear) return;
     mergeWeightDearKernel<<<op.tensorCount, kThreads, 0, context.stream>>>(args.entries, args.partials, op.state,
-                                                                           op.castOnly);
+                                                                           op.castOnly && !op.castWhenApplied);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 

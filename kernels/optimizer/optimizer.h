@@ -12,10 +12,10 @@ namespace mantissa::kernels {
 /// Written by the host before every step (one small upload).
 struct StepParameters {
     float learningRate = 0;
-    float gradientScale = 0;   ///< lossScale / tokens of the step, read by CrossEntropy (set on the device by StepBegin)
-    uint32_t tokens = 0;       ///< tokens of the whole step, all micro-batches
-    uint32_t stop = 0;         ///< non-zero: the optimizer is skipped
-    uint64_t step = 0;         ///< 1-based
+    float gradientScale = 0;  ///< lossScale / tokens of the step, read by CrossEntropy (set on the device by StepBegin)
+    uint32_t tokens = 0;      ///< tokens of the whole step, all micro-batches
+    uint32_t stop = 0;        ///< non-zero: the optimizer is skipped
+    uint64_t step = 0;        ///< 1-based
     uint64_t seed = 0;
 };
 
@@ -32,7 +32,8 @@ struct StepState {
     double lossSum = 0;                     ///< sum of this step's losses over all tokens
 };
 
-/// parameters->gradientScale = state->lossScale / parameters->tokens; state->lossSum = 0; slots cleared (count of them).
+/// parameters->gradientScale = state->lossScale / parameters->tokens; state->lossSum = 0; slots cleared (count of
+/// them).
 struct StepBegin {
     StepParameters* parameters = nullptr;
     StepState* state = nullptr;
@@ -47,9 +48,9 @@ struct SumSquares {
     double* partials = nullptr;  ///< ceil(n / 32768)
 };
 
-/// Adds the partials in order, sets gradientNorm, applied, clipFactor, beta powers, updates and, for FP16, the loss scale
-/// (x2 after growthInterval good steps, /2 on a non-finite norm, within [1, 2^24]).
-/// skipNonFinite: a non-finite loss or norm clears `applied`; else the update goes on.
+/// Adds the partials in order, sets gradientNorm, applied, clipFactor, beta powers, updates and, for FP16, the loss
+/// scale (x2 after growthInterval good steps, /2 on a non-finite norm, within [1, 2^24]). skipNonFinite: a non-finite
+/// loss or norm clears `applied`; else the update goes on.
 struct GradientControl {
     int64_t partialCount = 0;
     const double* partials = nullptr;
@@ -68,20 +69,20 @@ inline constexpr int64_t kComputeAtOffset = -1, kNoCompute = -2;
 struct ParameterTensor {
     int64_t offset = 0;  ///< first element in the flat arrays, a multiple of 64
     int64_t rows = 0, cols = 0;
-    uint8_t decay = 0;   ///< weight decay applies (matrices)
-    CastTarget cast;     ///< FP8 weights: codes of the new value, BF16-rounded (format None: none); delayed and fixed scaling,
-                         ///< or amaxOnly for current scaling
-    int64_t computeOffset = kComputeAtOffset;  ///< first element in `compute`, a multiple of 64; kComputeAtOffset: `offset`;
-                                               ///< kNoCompute: no copy (its codes are all that is read)
+    uint8_t decay = 0;  ///< weight decay applies (matrices)
+    CastTarget cast;    ///< FP8 weights: codes of the new value, BF16-rounded (format None: none); delayed and fixed
+                      ///< scaling, or amaxOnly for current scaling
+    int64_t computeOffset = kComputeAtOffset;  ///< first element in `compute`, a multiple of 64; kComputeAtOffset:
+                                               ///< `offset`; kNoCompute: no copy (its codes are all that is read)
 };
 
 /// AdamW (arXiv:1711.05101) over all tensors, one pass, when state->applied:
 /// g' = g * clipFactor; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2; mhat = m / (1 - b1^t); vhat = v / (1 - b2^t);
 /// w -= lr * (mhat / (sqrt(vhat) + eps) + decay * w). masters, m, v, gradients: F32 flat arrays of n elements.
 /// compute: copies of computeType (BF16 or F16), at each tensor's computeOffset; nullptr in F32 modes.
-/// Slots of the weights' casts: when applied (or castOnly) a slot is overwritten, not merged: it is cleared first, for it describes the
-/// codes that the next step uses, and stays in force while updates are skipped.
-/// When not applied: masters, moments, compute copy, codes and slots of the weights stay untouched.
+/// Slots of the weights' casts: when applied (or castOnly) a slot is overwritten, not merged: it is cleared first, for
+/// it describes the codes that the next step uses, and stays in force while updates are skipped. When not applied:
+/// masters, moments, compute copy, codes and slots of the weights stay untouched.
 struct AdamW {
     int64_t n = 0;
     int tensorCount = 0;
@@ -95,12 +96,13 @@ struct AdamW {
     const StepState* state = nullptr;
     const StepParameters* parameters = nullptr;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weightDecay = 0.1f;
-    bool castOnly = false;  ///< writes compute copy, codes and slots from the masters as they are, whatever `applied` says; state and
-                            ///< parameters are not read (start, load, recipe change)
+    bool castOnly = false;  ///< writes compute copy, codes and slots from the masters as they are, whatever `applied`
+                            ///< says; state and parameters are not read (start, load, recipe change)
+    bool castWhenApplied = false;  ///< with castOnly: only when state->applied; the last pass of an update written out
 };
 
-/// out (n) F32: N(0, std), rounded from a 64-bit integer inverse-CDF table and Philox(seed; stream, index), element by element: the
-/// same bits on every backend (Philox4x32-10: Salmon et al., SC 2011).
+/// out (n) F32: N(0, std), rounded from a 64-bit integer inverse-CDF table and Philox(seed; stream, index), element by
+/// element: the same bits on every backend (Philox4x32-10: Salmon et al., SC 2011).
 struct InitNormal {
     int64_t n = 0;
     float* out = nullptr;

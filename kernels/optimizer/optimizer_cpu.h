@@ -16,6 +16,23 @@ struct AdamWScalars {
     float learningRate, epsilon, weightDecay;
 };
 
+/// op: AdamW or one of its stages; its state and parameters are read.
+template <class Op>
+AdamWScalars adamWScalars(const Op& op) {
+    AdamWScalars k;
+    k.clip = op.state->clipFactor;
+    k.beta1 = op.beta1;
+    k.oneMinusBeta1 = static_cast<float>(1 - static_cast<double>(op.beta1));
+    k.beta2 = op.beta2;
+    k.oneMinusBeta2 = static_cast<float>(1 - static_cast<double>(op.beta2));
+    k.correction1 = static_cast<float>(1 / (1 - op.state->beta1Power));
+    k.correction2 = static_cast<float>(1 / (1 - op.state->beta2Power));
+    k.learningRate = op.parameters->learningRate;
+    k.epsilon = op.epsilon;
+    k.weightDecay = op.weightDecay;
+    return k;
+}
+
 struct OptimizerKernels {
     double (*sumSquares)(const float* values, int64_t n);
     /// Elements [first, first + n) of the flat arrays, which belong to one tensor and start at `inTensor` of it.

@@ -57,21 +57,6 @@ struct AdamWLayout {
     }
 };
 
-AdamWScalars scalarsOf(const AdamW& op) {
-    AdamWScalars k;
-    k.clip = op.state->clipFactor;
-    k.beta1 = op.beta1;
-    k.oneMinusBeta1 = static_cast<float>(1 - static_cast<double>(op.beta1));
-    k.beta2 = op.beta2;
-    k.oneMinusBeta2 = static_cast<float>(1 - static_cast<double>(op.beta2));
-    k.correction1 = static_cast<float>(1 / (1 - op.state->beta1Power));
-    k.correction2 = static_cast<float>(1 / (1 - op.state->beta2Power));
-    k.learningRate = op.parameters->learningRate;
-    k.epsilon = op.epsilon;
-    k.weightDecay = op.weightDecay;
-    return k;
-}
-
 /// `compute` moved so that the tensor's place in it is found at the tensor's offset in the flat arrays.
 AdamW withCompute(AdamW op, const ParameterTensor& tensor) {
     if (!op.compute || tensor.computeOffset == kComputeAtOffset) return op;
@@ -140,11 +125,11 @@ size_t workspaceCpu(const AdamW& op, const CpuContext&) {
 
 void runCpu(const AdamW& op, const CpuContext& context) {
     check(op);
-    if (!op.castOnly && !op.state->applied) return;
+    if ((!op.castOnly || op.castWhenApplied) && !op.state->applied) return;
     WorkspaceCursor cursor(context.workspace);
     const AdamWLayout layout(op, cursor);
     AdamWScalars scalars = {};
-    if (!op.castOnly) scalars = scalarsOf(op);
+    if (!op.castOnly) scalars = adamWScalars(op);
     for (int t = 0; t < op.tensorCount; ++t)
         if (op.tensors[t].cast.format != DType::None) layout.params[t] = makeCastParams(op.tensors[t].cast);
     const OptimizerKernels& kernels = optimizerKernels(context.isa);

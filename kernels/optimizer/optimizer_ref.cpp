@@ -33,7 +33,7 @@ int64_t computeShift(const ParameterTensor& tensor) {
 }  // namespace
 
 void runReference(const AdamW& op) {
-    if (!op.castOnly && !op.state->applied) return;
+    if ((!op.castOnly || op.castWhenApplied) && !op.state->applied) return;
     for (int t = 0; t < op.tensorCount; ++t) {
         const ParameterTensor& tensor = op.tensors[t];
         for (int64_t i = tensor.offset; i < tensor.offset + tensor.rows * tensor.cols; ++i) {

@@ -16,6 +16,7 @@ if(MANTISSA_HAVE_CUDA)
     scaling/scaling.cu
     norm/norm_forward.cu
     norm/norm_backward.cu
+    norm/norm_passes.cu
     activation/activation.cu
     attention/attention_forward.cu
     attention/attention_backward.cu
@@ -24,6 +25,7 @@ if(MANTISSA_HAVE_CUDA)
     embedding/embedding.cu
     loss/cross_entropy.cu
     optimizer/adamw.cu
+    optimizer/adamw_passes.cu
     optimizer/step_control.cu
   )
   # cuDNN's attention is built in where cudnn-frontend's headers and cudnn.h are found; libcudnn is opened at run time.
