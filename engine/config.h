@@ -107,6 +107,12 @@ struct PlantedFault {
     double value = 1000;
 };
 
+/// Fusions that can be switched off to measure what they bring: the same results, in more passes over memory.
+struct EngineSwitches {
+    bool fusedNorm = true;       ///< residual add, norm and cast in one pass
+    bool fusedOptimizer = true;  ///< AdamW over all tensors in one pass, with the low-precision copies
+};
+
 struct TrainerConfig {
     ModelConfig model;
     PrecisionConfig precision;
@@ -114,6 +120,7 @@ struct TrainerConfig {
     ScheduleConfig schedule;
     ProbeConfig probes;
     std::vector<PlantedFault> faults;  ///< empty in every normal run
+    EngineSwitches switches;
     NonfinitePolicy nonfinite = NonfinitePolicy::Skip;
     int64_t steps = 600;
     int batch = 16;        ///< sequences of a micro-batch

@@ -1,6 +1,7 @@
 // Backward of the GPT model. The gradient of the residual stream (dResidual) is at once the grad_output of the linear
 // that was added to it; wgrads come after the op that makes their input again where forward did not keep it.
 #include "engine/model/gpt_model.h"
+#include "engine/model/unfused_ops.h"
 
 namespace mantissa::engine {
 
@@ -39,13 +40,13 @@ void GptModel::normBackward(Backend& backend, const PassFlags& flags, const void
     if (reader != plan_.headIndex())
         op.again = scaling_.againCast(plan_.slot(reader, TensorRole::Input), againCodes(reader), flags);
     if (before < 0) {
-        backend.run(op);
+        runNorm(backend, op, pass_.normScratch);
         return;
     }
     const int slot = plan_.slot(before, TensorRole::GradOutput);
     op.dLinearBias = gradient(bias);
     op.cast = scaling_.producerCast(slot, gradCodes(before), flags);
-    backend.run(op);
+    runNorm(backend, op, pass_.normScratch);
     scaling_.finishCast(backend, slot, op.dResidual, rows_, op.cols, gradCodes(before), flags);
     tapTensor(backend, slot, op.dResidual, rows_, op.cols);
 }

@@ -1,5 +1,7 @@
 #include "engine/model/gpt_model.h"
 
+#include "engine/model/unfused_ops.h"
+
 #include <algorithm>
 
 namespace mantissa::engine {
@@ -145,7 +147,7 @@ void GptModel::normForward(Backend& backend, const PassFlags& flags, const void*
     op.cast = scaling_.producerCast(slot, codes, flags);
     op.mean = mean;
     op.rstd = rstd;
-    backend.run(op);
+    runNorm(backend, op, pass_.normScratch);
     scaling_.finishCast(backend, slot, op.out, rows_, op.cols, codes, flags);
     tapTensor(backend, slot, op.out, rows_, op.cols);
 }

@@ -37,8 +37,9 @@ struct PassMemory {
     const int32_t* targets = nullptr;  ///< (M)
     kernels::StepParameters* parameters = nullptr;
     kernels::StepState* state = nullptr;
-    double* evalSum = nullptr;  ///< sum of the losses of an evaluation
-    void* plain = nullptr;      ///< (M, max(C, F)): outputs of norm and GELU that the plan keeps as codes alone
+    double* evalSum = nullptr;     ///< sum of the losses of an evaluation
+    void* plain = nullptr;         ///< (M, max(C, F)): outputs of norm and GELU that the plan keeps as codes alone
+    float* normScratch = nullptr;  ///< where the norm's stages keep their values; nullptr: the norm is fused
 };
 
 /// Queues the ops of one pass; owns no memory. Thread: the trainer's.

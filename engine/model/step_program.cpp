@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engine/model/unfused_ops.h"
 #include "engine/plan/planning_backend.h"
 
 namespace mantissa::engine {
@@ -72,7 +73,17 @@ size_t StepProgram::weightBytes() const {
 size_t StepProgram::controlBytes() const {
     const size_t partials = static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double);
     return scaling_.bytes() + aligned(sizeof(StepParameters)) + aligned(sizeof(StepState)) + aligned(sizeof(double)) +
-           aligned(partials) + 2 * aligned(static_cast<size_t>(rows_) * sizeof(int32_t));
+           aligned(partials) + 2 * aligned(static_cast<size_t>(rows_) * sizeof(int32_t)) + aligned(unfusedBytes());
+}
+
+/// The norm and the optimizer never need it at once.
+size_t StepProgram::unfusedBytes() const {
+    size_t bytes = 0;
+    if (!config_.switches.fusedNorm) bytes = unfusedNormBytes(rows_, config_.model.width);
+    if (config_.switches.fusedOptimizer) return bytes;
+    int64_t largest = 0;
+    for (const ParameterInfo& tensor : layout_.tensors) largest = std::max(largest, tensor.count());
+    return std::max(bytes, unfusedAdamBytes(largest));
 }
 
 void StepProgram::bind(char* weights, char* moments, char* gradients, char* activations, char* control) {
@@ -102,6 +113,7 @@ void StepProgram::bind(char* weights, char* moments, char* gradients, char* acti
         static_cast<double*>(take(static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double)));
     tokens_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
     targets_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
+    unfusedScratch_ = unfusedBytes() ? static_cast<float*>(take(unfusedBytes())) : nullptr;
     model_.bind(parameters_, passMemory());
 }
 
@@ -311,7 +323,10 @@ void StepProgram::queueAdam(Backend& backend, const PassFlags& next, bool castOn
     adam.epsilon = config_.optimizer.epsilon;
     adam.weightDecay = config_.optimizer.weightDecay;
     adam.castOnly = castOnly;
-    backend.run(adam);
+    if (config_.switches.fusedOptimizer || castOnly)
+        backend.run(adam);
+    else
+        runWrittenOut(backend, adam, unfusedScratch_);
 }
 
 void StepProgram::refreshWeights(Backend& backend, const PassFlags& next) {

@@ -81,6 +81,7 @@ class StepProgram {
     void placeComputeCopies();
     size_t weightBytes() const;
     size_t controlBytes() const;
+    size_t unfusedBytes() const;
 
     TrainerConfig config_;
     PrecisionPlan plan_;
@@ -101,7 +102,16 @@ class StepProgram {
     kernels::StepState* state_ = nullptr;
     double *evalSum_ = nullptr, *partials_ = nullptr;
     int32_t *tokens_ = nullptr, *targets_ = nullptr;
-    PassMemory passMemory() const { return {tokens_, targets_, stepParameters_, state_, evalSum_, plain_.data()}; }
+    float* unfusedScratch_ = nullptr;  ///< of ops that are written out; nullptr when all are fused
+    PassMemory passMemory() const {
+        return {tokens_,
+                targets_,
+                stepParameters_,
+                state_,
+                evalSum_,
+                plain_.data(),
+                config_.switches.fusedNorm ? nullptr : unfusedScratch_};
+    }
 
     size_t workspaceBytes_ = 0;
     DeviceMemory weights_, moments_, gradients_, activations_, control_, workspace_, plain_;
