@@ -139,12 +139,20 @@ void RunPrinter::on(const JobEventRow& row) {
                    {"tensor", event.tensor},
                    {"severity", event.severity},
                    {"text", event.text}});
-    if (event.kind == "alert" || event.kind == "resumed" || event.kind == "notice" || event.kind == "command")
+    if ((event.kind == "command" || event.kind == "refused" || event.kind == "auto") && json_)
+        printJson({{"event", event.kind}, {"step", event.step}, {"text", event.text}});
+    if (event.kind != "started" && event.kind != "checkpoint" && event.kind != "ended")
         line(fmt::format("step {:>6}  {}: {}", event.step, event.kind, event.text));
 }
 
 void RunPrinter::on(const JobState&) {}
 void RunPrinter::on(const JobPrecision&) {}
+void RunPrinter::on(const JobSpec&) {}
+
+void RunPrinter::on(const JobCapture& capture) {
+    if (json_)
+        printJson({{"event", "capture"}, {"step", capture.step}, {"tensor", capture.tensor}, {"path", capture.path}});
+}
 
 void RunPrinter::on(const JobStorage& storage) {
     if (!quiet_) note(storage.text);

@@ -24,6 +24,8 @@ class RunPrinter {
     void on(const JobEventRow& row);
     void on(const JobState& state);
     void on(const JobPrecision& precision);
+    void on(const JobSpec& spec);
+    void on(const JobCapture& capture);
     void on(const JobStorage& storage);
     void on(const JobEnded& ended);
     void line(const std::string& text);  ///< standard output, clear of the progress line

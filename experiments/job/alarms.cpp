@@ -19,8 +19,9 @@ std::string percent(double share) {
 
 }  // namespace
 
-Alarms::Alarms(const engine::PrecisionConfig& precision, std::vector<engine::CatalogueEntry> catalogue)
-    : precision_(precision), catalogue_(std::move(catalogue)) {
+Alarms::Alarms(const engine::PrecisionConfig& precision, std::vector<engine::CatalogueEntry> catalogue,
+               const AlarmSpec& limits)
+    : precision_(precision), catalogue_(std::move(catalogue)), limits_(limits) {
     for (const auto& entry : catalogue_) {
         Tensor tensor;
         tensor.largest = largestFinite(entry.format);
@@ -82,49 +83,131 @@ void Alarms::checkFinite(const engine::StepMetrics& metrics, std::vector<RunEven
     nonFinite_ = bad;
 }
 
-void Alarms::checkTensor(int index, const engine::TensorNumerics& numerics, int64_t step, std::vector<RunEvent>& out) {
+/// A loss far above those before it: in standard deviations of the last ones, and in their own size.
+void Alarms::checkLoss(const engine::StepMetrics& metrics, std::vector<RunEvent>& out) {
+    if (!std::isfinite(metrics.loss) || limits_.lossJump <= 0) return;
+    double mean = 0, squares = 0;
+    for (const double loss : losses_) mean += loss / static_cast<double>(losses_.size());
+    for (const double loss : losses_) squares += (loss - mean) * (loss - mean);
+    const double deviation = losses_.empty() ? 0 : std::sqrt(squares / static_cast<double>(losses_.size()));
+    const bool known = static_cast<int>(losses_.size()) >= kLossNeeded;
+    const bool jump = known && metrics.loss - mean > limits_.lossJump * deviation &&
+                      metrics.loss - mean > kLossShare * std::abs(mean);
+    if (const int severity = advance(lossState_, jump, false, 1))
+        out.push_back(
+            alert(-1, metrics.step, "loss_jump", severity,
+                  fmt::format("Loss {:.4g} at step {}: {:.3g} standard deviations above the mean {:.4g} of "
+                              "the {} steps before.",
+                              metrics.loss, metrics.step, (metrics.loss - mean) / deviation, mean, losses_.size())));
+    losses_.push_back(metrics.loss);
+    if (static_cast<int>(losses_.size()) > kLossWindow) losses_.pop_front();
+}
+
+/// Whether the scale of this step's cast is what the amaxes before it give; also where that cannot be known.
+bool Alarms::follows(const Tensor& tensor, const engine::TensorNumerics& numerics) const {
+    if (tensor.updates == 0 || tensor.window.empty()) return true;
+    const bool fresh = numerics.scale == 1 && tensor.lastScale == 1;
+    if (tensor.updates < precision_.historyLength && !fresh) return true;  // older entries may rule
+    const float ruling =
+        precision_.algorithm == engine::Algorithm::Max ? tensor.window.front().second : tensor.window.back().second;
+    if (!std::isfinite(ruling)) return true;
+    const double wanted = tensor.largest / static_cast<double>(ruling) / std::ldexp(1.0, precision_.margin);
+    return std::abs(std::log2(wanted / static_cast<double>(numerics.scale))) < 0.01;
+}
+
+/// An Inf that was not seen in an amax may still sit in the window; then it is the one that holds the scale.
+bool Alarms::frozenByInf(int index, const engine::StepMetrics& metrics, std::vector<RunEvent>& out) {
+    if (!window) return false;
+    const engine::WindowState state = window(index);
+    const auto& history = state.history;  // slot 0 open, 1 the oldest, the last one the newest
+    size_t newest = history.size();
+    for (size_t slot = 1; slot < history.size(); ++slot)
+        if (std::isinf(history[slot])) newest = slot;
+    if (newest == history.size()) return false;
+    Tensor& tensor = tensors_[static_cast<size_t>(index)];
+    if (advance(tensor.rules[Frozen], true, false, 1) == 0) return true;
+    const auto age = static_cast<int64_t>(history.size() - 1 - newest);
+    const bool max = precision_.algorithm == engine::Algorithm::Max;
+    out.push_back(alert(index, std::max<int64_t>(1, metrics.step - age), "frozen_scale", 1,
+                        fmt::format("{} {}: an Inf that entered the amax window at step {} holds the scale; it leaves "
+                                    "in {} updates.",
+                                    tensor.layer, tensor.name, std::max<int64_t>(1, metrics.step - age),
+                                    max ? static_cast<int64_t>(newest) : 1)));
+    return true;
+}
+
+void Alarms::checkDelayed(int index, const engine::TensorNumerics& numerics, const engine::StepMetrics& metrics,
+                          std::vector<RunEvent>& out) {
+    Tensor& tensor = tensors_[static_cast<size_t>(index)];
+    const std::string name = tensor.layer + " " + tensor.name;
+    const double inputs[2] = {numerics.amax, numerics.scale};
+    const double staleness = derive(Statistic::Staleness, inputs, tensor.largest, precision_.margin);
+    const bool known = tensor.updated && std::isfinite(numerics.amax) && numerics.amax > 0;
+    if (const int severity = advance(tensor.rules[Stale], known && staleness > limits_.staleness,
+                                     known && staleness > kStaleRed * limits_.staleness, kStaleSteps))
+        out.push_back(alert(index, metrics.step, "staleness", severity,
+                            fmt::format("{}: amax is {:.3g} × the one that the scale was made from, {} steps running.",
+                                        name, staleness, kStaleSteps)));
+    if (const int severity = advance(tensor.rules[Wasted], known && staleness < kWastedAmber, false, kWastedSteps))
+        out.push_back(alert(index, metrics.step, "wasted_range", severity,
+                            fmt::format("{}: amax is 1/{:.3g} of the one that the scale was made from, for {} steps.",
+                                        name, 1 / staleness, kWastedSteps)));
+    if (const int severity = advance(tensor.rules[Frozen], std::isinf(numerics.amax), false, 1))
+        out.push_back(
+            alert(index, metrics.step, "frozen_scale", severity,
+                  fmt::format("{}: Inf in the amax window; the scale stays as it is for {} updates.", name,
+                              precision_.algorithm == engine::Algorithm::Max ? precision_.historyLength : 1)));
+    const bool off = !follows(tensor, numerics) && !frozenByInf(index, metrics, out);
+    if (const int severity = advance(tensor.rules[Never], off, off && numerics.scale == 1, kNeverSteps))
+        out.push_back(
+            alert(index, metrics.step, "never_updated", severity,
+                  numerics.scale == 1
+                      ? fmt::format("{}: the scale is still 1 after {} updates; the amaxes give another.", name,
+                                    tensor.updates)
+                      : fmt::format("{}: the scale {:.4g} is not what the amax window gives, {} steps running.", name,
+                                    numerics.scale, kNeverSteps)));
+    tensor.updated = tensor.updated || (numerics.amax > 0 && std::isfinite(numerics.amax));
+    tensor.lastScale = numerics.scale;
+    const bool weight = catalogue_[static_cast<size_t>(index)].role == engine::TensorRole::Weight;
+    if (numerics.amax == 0 || (weight && !metrics.applied)) return;
+    ++tensor.updates;
+    while (!tensor.window.empty() &&
+           (precision_.algorithm == engine::Algorithm::MostRecent || tensor.window.back().second <= numerics.amax))
+        tensor.window.pop_back();
+    tensor.window.emplace_back(tensor.updates, numerics.amax);
+    while (tensor.window.front().first <= tensor.updates - precision_.historyLength) tensor.window.pop_front();
+}
+
+void Alarms::checkTensor(int index, const engine::TensorNumerics& numerics, const engine::StepMetrics& metrics,
+                         std::vector<RunEvent>& out) {
     Tensor& tensor = tensors_[static_cast<size_t>(index)];
     const auto& entry = catalogue_[static_cast<size_t>(index)];
+    const int64_t step = metrics.step;
     if (numerics.counters[0] == 0 || tensor.largest == 0) return;
     const double elements = static_cast<double>(numerics.counters[0]);
     const std::string name = tensor.layer + " " + tensor.name;
 
     const double underflow = static_cast<double>(numerics.counters[kCounterUnderflow]) / elements;
     const bool gradient = entry.role == engine::TensorRole::GradOutput;
-    if (const int severity = advance(tensor.rules[Underflow], gradient && underflow > kUnderflowAmber,
-                                     gradient && underflow > kUnderflowRed, kUnderflowSteps))
+    const double red = kUnderflowRed * limits_.underflow;
+    if (const int severity = advance(tensor.rules[Underflow], gradient && underflow > limits_.underflow,
+                                     gradient && underflow > red, limits_.underflowSteps))
         out.push_back(alert(index, step, "underflow", severity,
                             fmt::format("{}: underflow {}, above {} for {} steps.", name, percent(underflow),
-                                        severity == 2 ? "5 %" : "0.1 %", kUnderflowSteps)));
+                                        percent(severity == 2 ? red : limits_.underflow), limits_.underflowSteps)));
 
     const double clipped = static_cast<double>(numerics.counters[kCounterClipped]) / elements;
-    if (const int severity = advance(tensor.rules[Clipped], clipped > 0, clipped > kClippedRed, kClippedSteps))
-        out.push_back(alert(
-            index, step, "clipped", severity,
-            fmt::format("{}: {} of the elements clipped, {} steps running.", name, percent(clipped), kClippedSteps)));
+    if (const int severity = advance(tensor.rules[Clipped], clipped > 0, clipped > kClippedRed, limits_.clippedSteps))
+        out.push_back(alert(index, step, "clipped", severity,
+                            fmt::format("{}: {} of the elements clipped, {} steps running.", name, percent(clipped),
+                                        limits_.clippedSteps)));
 
-    if (entry.recipe == "delayed") {
-        const double inputs[2] = {numerics.amax, numerics.scale};
-        const double staleness = derive(Statistic::Staleness, inputs, tensor.largest, precision_.margin);
-        const bool known = tensor.updated && std::isfinite(numerics.amax) && numerics.amax > 0;
-        if (const int severity = advance(tensor.rules[Stale], known && staleness > kStaleAmber,
-                                         known && staleness > kStaleRed, kStaleSteps))
-            out.push_back(
-                alert(index, step, "staleness", severity,
-                      fmt::format("{}: amax is {:.3g} × the one that the scale was made from, {} steps running.", name,
-                                  staleness, kStaleSteps)));
-        if (const int severity = advance(tensor.rules[Wasted], known && staleness < kWastedAmber, false, kWastedSteps))
-            out.push_back(
-                alert(index, step, "wasted_range", severity,
-                      fmt::format("{}: amax is 1/{:.3g} of the one that the scale was made from, for {} steps.", name,
-                                  1 / staleness, kWastedSteps)));
-        if (const int severity = advance(tensor.rules[Frozen], std::isinf(numerics.amax), false, 1))
-            out.push_back(
-                alert(index, step, "frozen_scale", severity,
-                      fmt::format("{}: Inf in the amax window; the scale stays as it is for {} updates.", name,
-                                  precision_.algorithm == engine::Algorithm::Max ? precision_.historyLength : 1)));
-        tensor.updated = tensor.updated || (numerics.amax > 0 && std::isfinite(numerics.amax));
-    }
+    if (entry.recipe == "delayed") checkDelayed(index, numerics, metrics, out);
+    if (entry.role == engine::TensorRole::Weight && numerics.dear)
+        if (const int severity = advance(tensor.rules[StaleCodes], false, numerics.staleCodes > 0, 1))
+            out.push_back(alert(index, step, "stale_weight", severity,
+                                fmt::format("{}: {} of the FP8 codes are not those of the present weights.", name,
+                                            percent(static_cast<double>(numerics.staleCodes) / elements))));
     if (numerics.dear && std::isfinite(numerics.kurtosis)) {
         if (tensor.kurtosis == 0 && step >= kKurtosisReference) tensor.kurtosis = numerics.kurtosis;
         const bool high = tensor.kurtosis > 0 && numerics.kurtosis > kKurtosisFactor * tensor.kurtosis;
@@ -138,9 +221,10 @@ void Alarms::checkTensor(int index, const engine::TensorNumerics& numerics, int6
 std::vector<RunEvent> Alarms::check(const engine::StepMetrics& metrics) {
     std::vector<RunEvent> out;
     checkFinite(metrics, out);
+    checkLoss(metrics, out);
     if (metrics.numerics)
         for (size_t i = 0; i < metrics.numerics->tensors.size() && i < tensors_.size(); ++i)
-            checkTensor(static_cast<int>(i), metrics.numerics->tensors[i], metrics.step, out);
+            checkTensor(static_cast<int>(i), metrics.numerics->tensors[i], metrics, out);
     return out;
 }
 

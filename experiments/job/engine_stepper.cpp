@@ -21,6 +21,11 @@ class EngineStepper final : public Stepper {
     }
     void setLearningRateFactor(double factor) override { trainer_.setLearningRateFactor(factor); }
     void setProbes(const engine::ProbeConfig& probes) override { trainer_.setProbes(probes); }
+    std::vector<std::string> setPrecision(const engine::PrecisionConfig& precision) override {
+        return trainer_.setPrecision(precision);
+    }
+    std::vector<float> captureTensor(int catalogueIndex) override { return trainer_.captureTensor(catalogueIndex); }
+    engine::WindowState window(int catalogueIndex) const override { return trainer_.window(catalogueIndex); }
     void saveCheckpoint(const std::string& directory) const override { trainer_.saveCheckpoint(directory); }
     engine::LoadNote loadCheckpoint(const std::string& directory, bool allowOtherClass) override {
         return trainer_.loadCheckpoint(directory, allowOtherClass);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "experiments/job/first_trouble.h"
 #include "experiments/job/process_memory.h"
 #include "experiments/report/device_choice.h"
 #include "experiments/store/ulid.h"
@@ -120,7 +121,11 @@ void JobRunner::prepare() {
     resetPeakMemory();
     const StepperFactory make = plan_.options.makeStepper ? plan_.options.makeStepper : makeEngineStepper;
     stepper_ = make(plan_.spec, plan_.options.device, [&](const std::string& text) { mailbox_.post(JobPhase{text}); });
-    alarms_ = std::make_unique<Alarms>(plan_.spec.trainer.precision, stepper_->catalogue());
+    baseRate_ = plan_.spec.trainer.optimizer.learningRate;
+    makeAlarms();
+    if (plan_.spec.autoPrecision.enabled)
+        auto_ = std::make_unique<AutoPrecision>(plan_.spec.autoPrecision, plan_.spec.trainer.precision,
+                                                stepper_->catalogue());
     announce();
     if (!plan_.checkpoint.empty()) load();
     setState(RunStatus::Running);
@@ -183,10 +188,14 @@ void JobRunner::announce() {
     started.catalogue = stepper_->catalogue();
 
     RunDocument document = store_->document(plan_.runId);
+    const int64_t firstStep = plan_.checkpointStep + 1;
+    while (!document.specs.empty() && document.specs.back().first >= firstStep) document.specs.pop_back();
     const bool otherClass = !document.determinismClass.empty() && document.determinismClass != facts.determinismClass;
     if (otherClass && document.notBitIdenticalFrom == 0)
         document.notBitIdenticalFrom = static_cast<int>(plan_.checkpointStep);
     document.specJson = plan_.spec.toJson(-1);
+    if (document.specs.empty() || document.specs.back().second != document.specJson)
+        document.specs.emplace_back(document.specs.empty() ? 1 : firstStep, document.specJson);
     document.determinismClass = facts.determinismClass;
     document.isa = facts.isa;
     document.threads = facts.threads;
@@ -197,7 +206,8 @@ void JobRunner::announce() {
     document.entropyFloor = facts.entropyFloor;
     document.flopsPerToken = facts.flopsPerToken;
     document.catalogue = started.catalogue;
-    writer_->setDocument(document);
+    document_ = document;
+    writer_->setDocument(document_);
     writer_->setDevice(facts.device, facts.deviceName, started.planBytes);
     mailbox_.post(std::move(started));
     if (plan_.checkpoint.empty())
@@ -227,12 +237,13 @@ void JobRunner::oneStep() {
     tokensBefore_ = stepper_->tokensSeen();
     const engine::StepMetrics metrics = stepper_->step();
     afterStep(metrics);
-    if (metrics.step == plan_.checkpointStep + 1) {
+    if (metrics.step == plan_.checkpointStep + 1 || std::exchange(precisionChanged_, false)) {
         auto rows = stepper_->effectivePrecision();
         writer_->setPrecision(rows);
         mailbox_.post(JobPrecision{std::move(rows)});
     }
     judgeFinite(metrics);
+    if (auto_) decideAutomatically(metrics);
     const int64_t step = metrics.step;
     const bool last = step == plan_.spec.trainer.steps;
     const bool due = plan_.spec.evalEvery > 0 && step % plan_.spec.evalEvery == 0;
@@ -292,6 +303,45 @@ void JobRunner::afterStep(const engine::StepMetrics& metrics) {
     writer_->addStep(record, metrics.numerics.get());
     mailbox_.post(std::move(step));
     for (const RunEvent& alert : alarms_->check(metrics)) post(alert);
+    if (metrics.trouble) recordTrouble(*metrics.trouble);
+}
+
+/// The first non-finite step is described once; later ones are alerts.
+void JobRunner::recordTrouble(const engine::TroubleReport& report) {
+    RunEvent row;
+    row.step = report.step;
+    row.kind = "notice";
+    row.text = report.text;
+    post(row);
+    if (!document_.trouble.empty()) return;
+    document_.trouble = troubleJson(report);
+    writer_->setDocument(document_);
+}
+
+void JobRunner::makeAlarms() {
+    alarms_ = std::make_unique<Alarms>(plan_.spec.trainer.precision, stepper_->catalogue(), plan_.spec.alarms);
+    alarms_->window = [this](int tensor) { return stepper_->window(tensor); };
+}
+
+/// Moves that automatic precision asks for after this step; they hold from the next one on.
+void JobRunner::decideAutomatically(const engine::StepMetrics& metrics) {
+    const auto decisions = auto_->observe(metrics);
+    if (decisions.empty()) return;
+    const auto notes = stepper_->setPrecision(auto_->precision());
+    for (const auto& decision : decisions) {
+        RunEvent row;
+        row.step = decision.step;
+        row.kind = "auto";
+        row.text = decision.text;
+        row.layer = decision.layer;
+        row.tensor = decision.linear.empty() ? decision.tensor : decision.linear + "/" + decision.tensor;
+        post(row);
+    }
+    for (const std::string& note : notes) event("notice", note);
+    plan_.spec.trainer.precision = auto_->precision();
+    makeAlarms();
+    recordSpec();
+    precisionChanged_ = true;
 }
 
 void JobRunner::judgeFinite(const engine::StepMetrics& metrics) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "experiments/job/alarms.h"
+#include "experiments/job/auto_precision.h"
 #include "experiments/job/mailbox.h"
 #include "experiments/job/stepper.h"
 #include "experiments/store/database.h"
@@ -52,6 +53,16 @@ class JobRunner {
     void poll(bool force);
     void apply(const JobCommand& command);
     void applyRemote(const RunCommand& command);
+    void applySet(const std::vector<SpecSet>& sets);
+    void applyCapture(const std::string& tensor);
+    void adopt(const RunSpec& next, const std::string& asked);
+    void refuse(const std::string& asked, const std::string& reason);
+    RunSpec baseSpec() const;
+    std::unique_ptr<AutoPrecision> nextAuto(const RunSpec& before, const RunSpec& next) const;
+    void recordSpec();
+    void makeAlarms();
+    void recordTrouble(const engine::TroubleReport& report);
+    void decideAutomatically(const engine::StepMetrics& metrics);
     void pauseUntilToldOtherwise();
     void setState(RunStatus status);
     void flush(bool force, bool full = false);
@@ -68,6 +79,10 @@ class JobRunner {
     std::unique_ptr<RunWriter> writer_;
     std::unique_ptr<Stepper> stepper_;
     std::unique_ptr<Alarms> alarms_;
+    std::unique_ptr<AutoPrecision> auto_;  ///< null: switched off
+    RunDocument document_;                 ///< as it is in the store
+    float baseRate_ = 1;                   ///< learning rate that the trainer was made with
+    bool precisionChanged_ = false;        ///< what runs is read back after the next step
     std::deque<std::string> checkpoints_;  ///< folders on disk that checkpoint.keep governs, oldest first
     bool stop_ = false, stopNow_ = false, paused_ = false, diverged_ = false;
     std::string reason_;

@@ -14,17 +14,18 @@
 namespace mantissa::experiments {
 
 struct JobCommand {
-    enum class Kind : uint8_t { Pause, Resume, Stop, StopNow, Checkpoint, LearningRate, Probes } kind = Kind::Pause;
-    double rate = 0;
-    engine::ProbeConfig probes;
+    enum class Kind : uint8_t { Pause, Resume, Stop, StopNow, Checkpoint, Set, Precision, Capture } kind = Kind::Pause;
+    std::vector<SpecSet> sets;          ///< Set
+    engine::PrecisionConfig precision;  ///< Precision
+    std::string tensor;                 ///< Capture
 };
 
 /// Both queues are guarded by `mutex_`. Any thread puts; the job's thread takes commands, one reader takes messages.
 class Mailbox {
   public:
-    void send(const JobCommand& command) {
+    void send(JobCommand command) {
         const std::lock_guard lock(mutex_);
-        commands_.push_back(command);
+        commands_.push_back(std::move(command));
         arrived_.notify_all();
     }
     std::vector<JobCommand> takeCommands() {

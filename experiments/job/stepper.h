@@ -25,6 +25,10 @@ class Stepper {
     virtual std::vector<engine::EffectivePrecision> effectivePrecision() const = 0;
     virtual void setLearningRateFactor(double factor) = 0;
     virtual void setProbes(const engine::ProbeConfig& probes) = 0;
+    /// Between two steps; sentences about what starts fresh. Throws InvalidConfig and changes nothing when it cannot.
+    virtual std::vector<std::string> setPrecision(const engine::PrecisionConfig& precision) = 0;
+    virtual std::vector<float> captureTensor(int catalogueIndex) = 0;
+    virtual engine::WindowState window(int catalogueIndex) const = 0;
     virtual void saveCheckpoint(const std::string& directory) const = 0;
     virtual engine::LoadNote loadCheckpoint(const std::string& directory, bool allowOtherClass) = 0;
 

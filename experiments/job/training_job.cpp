@@ -7,6 +7,7 @@
 #include "experiments/job/job_runner.h"
 #include "experiments/report/device_choice.h"
 #include "experiments/store/ulid.h"
+#include "experiments/text/number_text.h"
 #include "kernels/device/device_info.h"
 #include "kernels/error.h"
 
@@ -16,6 +17,11 @@ struct TrainingJob::Impl {
     std::string runId, name;
     Mailbox mailbox;
     std::jthread thread;
+    void send(JobCommand::Kind kind) {
+        JobCommand command;
+        command.kind = kind;
+        mailbox.send(std::move(command));
+    }
 };
 
 namespace {
@@ -127,25 +133,48 @@ const std::string& TrainingJob::name() const {
     return impl_->name;
 }
 void TrainingJob::pause() {
-    impl_->mailbox.send({JobCommand::Kind::Pause, 0, {}});
+    impl_->send(JobCommand::Kind::Pause);
 }
 void TrainingJob::resume() {
-    impl_->mailbox.send({JobCommand::Kind::Resume, 0, {}});
+    impl_->send(JobCommand::Kind::Resume);
 }
 void TrainingJob::stop() {
-    impl_->mailbox.send({JobCommand::Kind::Stop, 0, {}});
+    impl_->send(JobCommand::Kind::Stop);
 }
 void TrainingJob::stopNow() {
-    impl_->mailbox.send({JobCommand::Kind::StopNow, 0, {}});
+    impl_->send(JobCommand::Kind::StopNow);
 }
 void TrainingJob::checkpoint() {
-    impl_->mailbox.send({JobCommand::Kind::Checkpoint, 0, {}});
+    impl_->send(JobCommand::Kind::Checkpoint);
+}
+void TrainingJob::set(std::vector<SpecSet> changes) {
+    JobCommand command;
+    command.kind = JobCommand::Kind::Set;
+    command.sets = std::move(changes);
+    impl_->mailbox.send(std::move(command));
 }
 void TrainingJob::setLearningRate(double rate) {
-    impl_->mailbox.send({JobCommand::Kind::LearningRate, rate, {}});
+    set({{"optimizer.learning_rate", numberText(rate)}});
 }
 void TrainingJob::setProbes(const engine::ProbeConfig& probes) {
-    impl_->mailbox.send({JobCommand::Kind::Probes, 0, probes});
+    RunSpec spec;
+    spec.trainer.probes = probes;
+    std::vector<SpecSet> changes;
+    for (const std::string& path : specPaths())
+        if (path.rfind("probes.", 0) == 0) changes.push_back({path, getPath(spec, path)});
+    set(std::move(changes));
+}
+void TrainingJob::setPrecision(const engine::PrecisionConfig& precision) {
+    JobCommand command;
+    command.kind = JobCommand::Kind::Precision;
+    command.precision = precision;
+    impl_->mailbox.send(std::move(command));
+}
+void TrainingJob::capture(const std::string& tensor) {
+    JobCommand command;
+    command.kind = JobCommand::Kind::Capture;
+    command.tensor = tensor;
+    impl_->mailbox.send(std::move(command));
 }
 std::vector<JobMessage> TrainingJob::drain() {
     return impl_->mailbox.takeMessages();

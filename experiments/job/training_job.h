@@ -62,9 +62,21 @@ struct JobEventRow {
 struct JobState {
     RunStatus status = RunStatus::Running;  ///< running <-> paused
 };
-/// Effective precision as read back after the first step.
+/// Effective precision as read back after the first step, and after the first step of every change of precision.
 struct JobPrecision {
     std::vector<engine::EffectivePrecision> rows;
+};
+/// The spec in force from the next step on: sent when a change while running was applied. catalogue: formats and
+/// recipes after it.
+struct JobSpec {
+    int64_t step = 0;  ///< last step before the change
+    RunSpec spec;
+    std::vector<engine::CatalogueEntry> catalogue;
+};
+/// A tensor was kept.
+struct JobCapture {
+    int64_t step = 0;
+    std::string tensor, path;  ///< "h.1/mlp.fc1/input"; a safetensors file with one tensor
 };
 /// The store could not take points (disk full) or took them again. bufferedSeconds, roomSeconds: waiting in memory, and
 /// room left.
@@ -82,7 +94,15 @@ struct JobEnded {
     uint64_t peakBytes = 0;
 };
 using JobMessage = std::variant<JobPhase, JobStarted, JobStep, JobEval, JobCheckpoint, JobEventRow, JobState,
-                                JobPrecision, JobStorage, JobEnded>;
+                                JobPrecision, JobSpec, JobCapture, JobStorage, JobEnded>;
+
+/// One field to change: as --set PATH=VALUE takes it.
+struct SpecSet {
+    std::string path, value;  ///< value: JSON, or a bare word for a string
+};
+/// Paths that a running job takes: precision.*, probes.*, optimizer.learning_rate, train.nonfinite,
+/// checkpoint.*, eval.every, alarms.*.
+bool isLivePath(const std::string& path);
 
 struct JobOptions {
     std::string store;  ///< path of the workspace file
@@ -128,6 +148,15 @@ class TrainingJob {
     void checkpoint();
     void setLearningRate(double rate);  ///< new base rate; the schedule's shape stays
     void setProbes(const engine::ProbeConfig& probes);
+    /// Changes fields of the spec, all or none: validated together, applied between two steps, one event a field with
+    /// old and new value; an event of kind "refused" with the reason when they cannot be applied. The spec of the run
+    /// is from then on the changed one (JobSpec), so that a resume goes on with it.
+    void set(std::vector<SpecSet> changes);
+    /// The same for a whole precision setting: recipe, margin, history length, algorithm, rules, …
+    void setPrecision(const engine::PrecisionConfig& precision);
+    /// Keeps the values of one tensor ("h.1/mlp.fc1/input") as they enter the cast of the next step; JobCapture
+    /// follows.
+    void capture(const std::string& tensor);
 
     /// All messages since the last call, in order. Never blocks.
     std::vector<JobMessage> drain();

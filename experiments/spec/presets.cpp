@@ -24,8 +24,8 @@ struct Preset {
 void apply(const Json& values, const std::string& section, RunSpec& spec, const std::string& name) {
     for (const auto& [key, value] : values.items()) {
         const std::string path = section.empty() ? key : section + "." + key;
-        if (section.empty() && value.is_object()) {
-            apply(value, key, spec, name);
+        if (value.is_object()) {
+            apply(value, path, spec, name);
             continue;
         }
         const SpecField* field = findField(path);

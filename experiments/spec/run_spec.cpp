@@ -19,11 +19,11 @@ constexpr size_t kMaxSpecBytes = 4 << 20;
 Json documentOf(const RunSpec& spec) {
     Json document = Json::object();
     for (const auto& field : specFields()) {
-        const size_t dot = field.path.find('.');
-        if (dot == std::string::npos)
-            document[field.path] = field.get(spec);
-        else
-            document[field.path.substr(0, dot)][field.path.substr(dot + 1)] = field.get(spec);
+        Json* at = &document;
+        size_t from = 0;
+        for (size_t dot; (dot = field.path.find('.', from)) != std::string::npos; from = dot + 1)
+            at = &(*at)[field.path.substr(from, dot - from)];
+        (*at)[field.path.substr(from)] = field.get(spec);
     }
     return document;
 }
@@ -37,9 +37,9 @@ bool isSection(const std::string& name) {
 void readSection(const Json& section, const std::string& name, RunSpec& spec, std::vector<SpecError>& errors) {
     for (const auto& [key, value] : section.items()) {
         const std::string path = name.empty() ? key : name + "." + key;
-        if (name.empty() && isSection(key)) {
+        if (isSection(path)) {
             if (value.is_object())
-                readSection(value, key, spec, errors);
+                readSection(value, path, spec, errors);
             else
                 errors.push_back({path, shown(value) + " is not an object", {"an object of " + path + ".*"}});
             continue;

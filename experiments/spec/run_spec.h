@@ -23,6 +23,29 @@ struct CheckpointSpec {
     int keep = 2;       ///< newest N are kept (the final one counts); 0: all
 };
 
+/// When single products are moved between FP8 recipes and BF16 while a run goes (experiments/job/auto_precision.h).
+struct AutoPrecisionSpec {
+    bool enabled = false;
+    std::vector<std::string> ladder = {"current", "bf16"};  ///< tried in this order after the run's own recipe
+    double underflow = 0.02;  ///< share of a tensor's elements above which its products move
+    double clipped = 0.001;   ///< likewise
+    double staleness = 16;    ///< amax ÷ amax that the scale was made from
+    double shadowDb = 15;     ///< output SQNR of a product below which it moves; 0: not looked at
+    int patience = 8;         ///< steps running (shadow: measurements) before a move
+    int hold = 200;           ///< good steps before one rung back is tried; doubles each time that fails
+    bool operator==(const AutoPrecisionSpec&) const = default;
+};
+
+/// Thresholds of the alerts (experiments/job/alarms.h).
+struct AlarmSpec {
+    double underflow = 0.001;  ///< share of a grad_output's elements, amber; fifty times it is red
+    int underflowSteps = 16;   ///< steps running
+    int clippedSteps = 3;      ///< steps running with a clipped element
+    double staleness = 2;      ///< amax ÷ amax that the scale was made from, amber; eight times it is red
+    double lossJump = 6;       ///< standard deviations above the mean of the last 64 losses; 0: never
+    bool operator==(const AlarmSpec&) const = default;
+};
+
 /// A run spec as values. `trainer` and `data` are what the engine takes; both are complete (data.vocabulary is filled
 /// from the model).
 struct RunSpec {
@@ -32,6 +55,8 @@ struct RunSpec {
     engine::DataConfig data;
     CheckpointSpec checkpoint;
     int64_t evalEvery = 50;  ///< steps; 0: never (the evaluation at the end stays)
+    AutoPrecisionSpec autoPrecision;
+    AlarmSpec alarms;
 
     /// The whole document, every field present, keys in a fixed order. indent < 0: one line.
     std::string toJson(int indent = 2) const;

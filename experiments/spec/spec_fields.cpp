@@ -12,9 +12,12 @@ namespace mantissa::experiments {
 
 namespace {
 
+using engine::Accumulation;
 using engine::Algorithm;
+using engine::FaultKind;
 using engine::Fp8Format;
 using engine::NonfinitePolicy;
+using engine::PlantedFault;
 using engine::PrecisionMode;
 using engine::PrecisionRule;
 using engine::RecipeKind;
@@ -33,12 +36,22 @@ constexpr Named<PrecisionMode> kModes[] = {{"fp32", PrecisionMode::Fp32},
                                            {"bf16", PrecisionMode::Bf16},
                                            {"fp8", PrecisionMode::Fp8}};
 constexpr Named<Fp8Format> kFormats[] = {{"hybrid", Fp8Format::Hybrid}, {"e4m3", Fp8Format::E4m3}};
-constexpr Named<RecipeKind> kRecipes[] = {
-    {"delayed", RecipeKind::Delayed}, {"current", RecipeKind::Current}, {"fixed", RecipeKind::Fixed}};
-constexpr Named<RecipeKind> kRuleRecipes[] = {{"bf16", RecipeKind::Bf16},
-                                              {"delayed", RecipeKind::Delayed},
-                                              {"current", RecipeKind::Current},
-                                              {"fixed", RecipeKind::Fixed}};
+constexpr Named<RecipeKind> kRecipes[] = {{"delayed", RecipeKind::Delayed}, {"current", RecipeKind::Current},
+                                          {"fixed", RecipeKind::Fixed},     {"block128", RecipeKind::Block128},
+                                          {"mxfp8", RecipeKind::Mxfp8},     {"nvfp4", RecipeKind::Nvfp4}};
+constexpr Named<RecipeKind> kRuleRecipes[] = {{"bf16", RecipeKind::Bf16},         {"delayed", RecipeKind::Delayed},
+                                              {"current", RecipeKind::Current},   {"fixed", RecipeKind::Fixed},
+                                              {"block128", RecipeKind::Block128}, {"mxfp8", RecipeKind::Mxfp8},
+                                              {"nvfp4", RecipeKind::Nvfp4}};
+constexpr Named<Accumulation> kAccumulations[] = {{"mixed", Accumulation::Mixed},
+                                                  {"promoted", Accumulation::Promoted},
+                                                  {"fast", Accumulation::Fast},
+                                                  {"limited14", Accumulation::Limited14}};
+constexpr Named<FaultKind> kFaults[] = {
+    {"outlier_channel", FaultKind::OutlierChannel},  {"weight_nan", FaultKind::WeightNan},
+    {"freeze_scale_inf", FaultKind::FreezeScaleInf}, {"never_update", FaultKind::NeverUpdate},
+    {"stale_weight", FaultKind::StaleWeight},        {"activation_inf", FaultKind::ActivationInf},
+    {"gradient_nan", FaultKind::GradientNan}};
 constexpr Named<Algorithm> kAlgorithms[] = {{"max", Algorithm::Max}, {"most_recent", Algorithm::MostRecent}};
 constexpr Named<ScheduleKind> kSchedules[] = {
     {"constant", ScheduleKind::Constant}, {"cosine", ScheduleKind::Cosine}, {"linear", ScheduleKind::Linear}};
@@ -48,7 +61,6 @@ constexpr Named<NonfinitePolicy> kPolicies[] = {{"skip", NonfinitePolicy::Skip},
                                                 {"pause", NonfinitePolicy::Pause}};
 constexpr Named<bool> kHead[] = {{"bf16", false}, {"fp8", true}};
 constexpr Named<int> kGemms[] = {{"fprop", 1}, {"dgrad", 2}, {"wgrad", 4}, {"all", 7}};
-const std::vector<std::string> kLaterRecipes = {"block128", "mxfp8", "nvfp4"};
 
 template <typename Enum, size_t N>
 std::vector<std::string> namesOf(const Named<Enum> (&table)[N]) {
@@ -72,9 +84,6 @@ Errors readChoice(const Named<Enum> (&table)[N], const std::string& path, const 
                 out = entry.value;
                 return {};
             }
-        const std::string word = json.get<std::string>();
-        if (std::is_same_v<Enum, RecipeKind> && std::count(kLaterRecipes.begin(), kLaterRecipes.end(), word) > 0)
-            return {{path, fmt::format("\"{}\" is not in this version", word), namesOf(table)}};
     }
     return {{path, shown(json) + " is not one of the allowed words", namesOf(table)}};
 }
@@ -191,7 +200,7 @@ Errors readRule(const std::string& path, const Json& json, PrecisionRule& rule) 
 
 SpecField rules() {
     const std::vector<std::string> allowed = {
-        "list of {match, gemm: fprop|dgrad|wgrad|all, recipe: bf16|delayed|current|fixed}"};
+        "list of {match, gemm: fprop|dgrad|wgrad|all, recipe: bf16|delayed|current|fixed|block128|mxfp8|nvfp4}"};
     auto get = [](const RunSpec& s) {
         Json list = Json::array();
         for (const auto& rule : s.trainer.precision.rules)
@@ -225,6 +234,114 @@ SpecField head() {
         return {};
     };
     return field;
+}
+
+const std::vector<std::string> kFaultFields = {"kind", "step", "target", "channel", "value"};
+
+Errors readFault(const std::string& path, const Json& json, PlantedFault& fault) {
+    if (!json.is_object()) return {{path, shown(json) + " is not an object", kFaultFields}};
+    Errors errors;
+    for (const auto& [key, value] : json.items())
+        if (std::count(kFaultFields.begin(), kFaultFields.end(), key) == 0)
+            errors.push_back({path + "." + key,
+                              fmt::format("unknown field; nearest is \"{}\"", nearestName(key, kFaultFields)),
+                              kFaultFields});
+    const Json kind = json.contains("kind") ? json["kind"] : Json();
+    for (auto& error : readChoice(kFaults, path + ".kind", kind, fault.kind)) errors.push_back(error);
+    const auto whole = [&](const char* key, int64_t low, int64_t& out) {
+        if (!json.contains(key)) return;
+        const Json& value = json[key];
+        if (value.is_number_integer() && value.get<int64_t>() >= low && value.get<int64_t>() <= 1'000'000'000)
+            out = value.get<int64_t>();
+        else
+            errors.push_back({path + "." + key,
+                              shown(value) + " is out of range",
+                              {fmt::format("whole number {} … 1000000000", low)}});
+    };
+    whole("step", 1, fault.step);
+    whole("channel", 0, fault.channel);
+    if (!json.contains("target") || !json["target"].is_string())
+        errors.push_back(
+            {path + ".target", "the name of a tensor is needed", {"h.0.mlp.fc1/input, lm_head/weight, …"}});
+    else
+        fault.target = json["target"].get<std::string>();
+    if (json.contains("value")) {
+        if (json["value"].is_number() && std::isfinite(json["value"].get<double>()) && json["value"] > 0)
+            fault.value = json["value"].get<double>();
+        else
+            errors.push_back({path + ".value", shown(json["value"]) + " is out of range", {"a number above 0"}});
+    }
+    return errors;
+}
+
+SpecField faults() {
+    const std::vector<std::string> allowed = {"list of {kind, step, target, channel, value}; kind: " + [] {
+        std::string words;
+        for (const auto& name : namesOf(kFaults)) words += (words.empty() ? "" : ", ") + name;
+        return words;
+    }()};
+    auto get = [](const RunSpec& s) {
+        Json list = Json::array();
+        for (const auto& fault : s.trainer.faults)
+            list.push_back(Json{{"kind", nameOf(kFaults, fault.kind)},
+                                {"step", fault.step},
+                                {"target", fault.target},
+                                {"channel", fault.channel},
+                                {"value", fault.value}});
+        return list;
+    };
+    auto set = [allowed](RunSpec& s, const Json& json) -> Errors {
+        if (!json.is_array()) return {{"faults", shown(json) + " is not a list", allowed}};
+        if (json.size() > 100) return {{"faults", fmt::format("{} faults are too many", json.size()), {"at most 100"}}};
+        std::vector<PlantedFault> list(json.size());
+        Errors errors;
+        for (size_t i = 0; i < json.size(); ++i)
+            for (auto& error : readFault(fmt::format("faults[{}]", i), json[i], list[i])) errors.push_back(error);
+        if (errors.empty()) s.trainer.faults = list;
+        return errors;
+    };
+    return {"faults", allowed, get, set};
+}
+
+/// Globs over linears whose products are done again in higher precision.
+SpecField shadowMatch() {
+    const std::vector<std::string> allowed = {"list of globs such as h.*.mlp.*, lm_head; empty: every linear"};
+    auto get = [](const RunSpec& s) { return Json(s.trainer.probes.shadowMatch); };
+    auto set = [allowed](RunSpec& s, const Json& json) -> Errors {
+        if (!json.is_array() || json.size() > 100)
+            return {{"probes.shadow_match", shown(json) + " is not a list of globs", allowed}};
+        std::vector<std::string> list;
+        for (const Json& one : json) {
+            if (!one.is_string() || one.get<std::string>().empty())
+                return {{"probes.shadow_match", shown(one) + " is not a glob", allowed}};
+            list.push_back(one.get<std::string>());
+        }
+        s.trainer.probes.shadowMatch = list;
+        return {};
+    };
+    return {"probes.shadow_match", allowed, get, set};
+}
+
+/// Recipes that automatic precision tries after a product's own, safest last.
+SpecField ladder() {
+    const std::vector<std::string> allowed = {"list of current, block128, mxfp8, bf16; each once, bf16 last if at all"};
+    auto get = [](const RunSpec& s) { return Json(s.autoPrecision.ladder); };
+    auto set = [allowed](RunSpec& s, const Json& json) -> Errors {
+        const std::string path = "precision.auto.ladder";
+        if (!json.is_array() || json.empty()) return {{path, shown(json) + " is not a list of recipes", allowed}};
+        std::vector<std::string> words;
+        for (const Json& one : json) {
+            const std::string word = one.is_string() ? one.get<std::string>() : "";
+            const bool known = word == "current" || word == "block128" || word == "mxfp8" || word == "bf16";
+            if (!known || std::count(words.begin(), words.end(), word) > 0 ||
+                (!words.empty() && words.back() == "bf16"))
+                return {{path, shown(one) + " cannot stand there", allowed}};
+            words.push_back(word);
+        }
+        s.autoPrecision.ladder = words;
+        return {};
+    };
+    return {"precision.auto.ladder", allowed, get, set};
 }
 
 SpecField version() {
@@ -282,13 +399,33 @@ std::vector<SpecField> makeFields() {
         boolean("precision.power_of_two", AT(bool, trainer.precision.powerOfTwo)),
         real("precision.amax_epsilon", 0, Low::Closed, 1e30, AT(float, trainer.precision.amaxEpsilon)),
         boolean("precision.stochastic_rounding", AT(bool, trainer.precision.stochasticRounding)),
+        boolean("precision.hadamard", AT(bool, trainer.precision.hadamard)),
+        choice("precision.accumulation", kAccumulations, AT(Accumulation, trainer.precision.accumulation)),
         rules(),
         integer("precision.first_layers_bf16", 0, 1024, AT(int, trainer.precision.firstLayersBf16)),
         integer("precision.last_layers_bf16", 0, 1024, AT(int, trainer.precision.lastLayersBf16)),
         head(),
+        boolean("precision.auto.enabled", AT(bool, autoPrecision.enabled)),
+        ladder(),
+        real("precision.auto.underflow", 0, Low::Open, 1, AT(double, autoPrecision.underflow), ", share of elements"),
+        real("precision.auto.clipped", 0, Low::Closed, 1, AT(double, autoPrecision.clipped), ", share of elements"),
+        real("precision.auto.staleness", 1, Low::Open, 1e30, AT(double, autoPrecision.staleness)),
+        real("precision.auto.shadow_db", 0, Low::Closed, 200, AT(double, autoPrecision.shadowDb), "; 0: not looked at"),
+        integer("precision.auto.patience", 1, 1'000'000, AT(int, autoPrecision.patience)),
+        integer("precision.auto.hold", 1, 1'000'000, AT(int, autoPrecision.hold)),
         integer("probes.every", 0, kInt, AT(int, trainer.probes.every), "; 0: never"),
         integer("probes.histograms", 0, kInt, AT(int, trainer.probes.histograms), "; 0: never"),
         boolean("probes.counters", AT(bool, trainer.probes.counters)),
+        integer("probes.shadow_every", 0, kInt, AT(int, trainer.probes.shadowEvery), "; 0: never"),
+        shadowMatch(),
+        boolean("probes.op_checks", AT(bool, trainer.probes.opChecks)),
+        integer("probes.flight_steps", 0, 10'000, AT(int, trainer.probes.flightSteps), "; 0: none"),
+        faults(),
+        real("alarms.underflow", 0, Low::Open, 1, AT(double, alarms.underflow), ", share of elements"),
+        integer("alarms.underflow_steps", 1, 1'000'000, AT(int, alarms.underflowSteps)),
+        integer("alarms.clipped_steps", 1, 1'000'000, AT(int, alarms.clippedSteps)),
+        real("alarms.staleness", 1, Low::Open, 1e30, AT(double, alarms.staleness)),
+        real("alarms.loss_jump", 0, Low::Closed, 1e6, AT(double, alarms.lossJump), "; 0: never"),
         integer("checkpoint.every", 0, kSteps, AT(int64_t, checkpoint.every), "; 0: only at the end"),
         integer("checkpoint.keep", 0, 1'000'000, AT(int, checkpoint.keep), "; 0: all"),
         integer("eval.every", 0, kSteps, AT(int64_t, evalEvery), "; 0: only at the end"),
@@ -337,7 +474,7 @@ std::string nearestName(const std::string& word, const std::vector<std::string>&
 }
 
 SpecError unknownField(const std::string& path) {
-    const size_t dot = path.find('.');
+    const size_t dot = path.rfind('.');
     const std::string section = dot == std::string::npos ? "" : path.substr(0, dot + 1);
     std::vector<std::string> siblings, all;
     std::set<std::string> sections;
@@ -357,8 +494,8 @@ SpecError unknownField(const std::string& path) {
         all.insert(all.end(), sections.begin(), sections.end());
         return {path,
                 fmt::format("unknown field; nearest is \"{}\"", nearestName(path, all)),
-                {"seed", "model.*", "data.*", "train.*", "optimizer.*", "schedule.*", "precision.*", "probes.*",
-                 "checkpoint.*", "eval.*"}};
+                {"seed", "faults", "model.*", "data.*", "train.*", "optimizer.*", "schedule.*", "precision.*",
+                 "probes.*", "alarms.*", "checkpoint.*", "eval.*"}};
     }
     return {path, fmt::format("unknown field; nearest is \"{}\"", nearestName(path.substr(section.size()), siblings)),
             siblings};

@@ -54,6 +54,13 @@ void checkPrecision(const RunSpec& spec, std::vector<SpecError>& errors) {
                              precision.rules[i].match),
                  {fmt::format("h.0 … h.{}, each with .attn.qkv, .attn.proj, .mlp.fc1, .mlp.fc2", layers - 1),
                   "lm_head"}});
+    for (size_t i = 0; i < spec.trainer.probes.shadowMatch.size(); ++i)
+        if (!matchesSomeLinear(spec.trainer.probes.shadowMatch[i], layers))
+            errors.push_back(
+                {fmt::format("probes.shadow_match[{}]", i),
+                 fmt::format("\"{}\" matches no linear", spec.trainer.probes.shadowMatch[i]),
+                 {fmt::format("h.0 … h.{}, each with .attn.qkv, .attn.proj, .mlp.fc1, .mlp.fc2", layers - 1),
+                  "lm_head"}});
     if (precision.mode != PrecisionMode::Fp8) return;
     if (precision.firstLayersBf16 > layers)
         errors.push_back({"precision.first_layers_bf16",

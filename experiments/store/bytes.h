@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace mantissa::experiments {
@@ -16,6 +17,10 @@ class ByteWriter {
         bytes_.push_back(static_cast<uint8_t>(value));
     }
     void zigzag(int64_t value) { varint((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
+    void text(const std::string& value) {
+        varint(value.size());
+        raw(value.data(), value.size());
+    }
     void f32(float value) { raw(&value, sizeof value); }
     void f64(double value) { raw(&value, sizeof value); }
     std::vector<uint8_t> take() { return std::move(bytes_); }
@@ -47,6 +52,14 @@ class ByteReader {
     int64_t zigzag() {
         const uint64_t value = varint();
         return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
+    }
+    std::string text() {
+        const uint64_t size = varint();
+        if (size > left()) ok_ = false;
+        if (!ok_) return {};
+        std::string value(reinterpret_cast<const char*>(at_), size);
+        at_ += size;
+        return value;
     }
     float f32() { return raw<float>(); }
     double f64() { return raw<double>(); }

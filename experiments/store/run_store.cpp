@@ -268,6 +268,10 @@ RunDocument RunStore::document(const std::string& id) {
             document.flopsPerToken = details.value("flops_per_token", 0.0);
             document.notBitIdenticalFrom = details.value("not_bit_identical_from", 0);
             if (details.contains("entropy_floor")) document.entropyFloor = details["entropy_floor"].get<double>();
+            document.trouble = details.value("trouble", "");
+            if (details.contains("specs"))
+                for (const auto& row : details["specs"]) document.specs.emplace_back(row.at(0), row.at(1));
+            if (document.specs.empty()) document.specs.emplace_back(1, document.specJson);
             if (details.contains("plan"))
                 for (const auto& [key, value] : details["plan"].items())
                     document.planBytes[key] = value.get<uint64_t>();

@@ -71,8 +71,16 @@ class RunStore {
     /// Everything recorded about all tensors in one step; null when the step was not recorded.
     std::shared_ptr<const engine::NumericsRecord> record(const std::string& id, int64_t step);
     AmaxWindow window(const std::string& id, int tensor, int64_t step);
+    /// Shadow measurements of steps firstStep … lastStep (< 0: to the end), by step, in order of execution.
+    std::vector<ShadowRow> shadow(const std::string& id, int64_t firstStep, int64_t lastStep);
+    /// Ops whose output held a NaN or Inf, of probed steps; those without are not kept.
+    std::vector<OpRow> opChecks(const std::string& id, int64_t firstStep, int64_t lastStep);
+    /// Weights with stale codes, of probed steps.
+    std::vector<StaleRow> staleWeights(const std::string& id, int64_t firstStep, int64_t lastStep);
     /// Histogram of the newest step <= step that has one; counts empty when there is none.
     Exponents exponents(const std::string& id, int tensor, int64_t step);
+    /// All histograms of one tensor in steps firstStep … lastStep, ascending.
+    std::vector<Exponents> exponentsRange(const std::string& id, int tensor, int64_t firstStep, int64_t lastStep);
 
     // Changes (throw Database when read-only)
     // --------------------------------------------------------------------------
@@ -86,8 +94,8 @@ class RunStore {
 
     // Commands to a run in any process: polled by it between steps at least ten times a second
     // --------------------------
-    /// command: "pause", "resume", "stop", "stop_now", "checkpoint", "learning_rate", "probes"; argument: JSON text or
-    /// "".
+    /// command: "pause", "resume", "stop", "stop_now", "checkpoint", "learning_rate", "probes", "set" (an object of
+    /// spec paths and values), "capture" (name of a tensor); argument: JSON text or "".
     void sendCommand(const std::string& id, const std::string& command, const std::string& argument = "");
 
     /// For the writer (store/run_writer.h) and maintenance; not for user interfaces.

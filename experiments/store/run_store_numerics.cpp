@@ -69,12 +69,15 @@ int64_t lastStepOf(Database& database, int64_t run) {
 
 }  // namespace
 
-TensorFacts tensorFacts(RunStore& store, const std::string& id) {
+TensorFacts tensorFacts(RunStore& store, const std::string& id, int64_t step) {
     TensorFacts facts;
     RunDocument document = store.document(id);
     facts.catalogue = std::move(document.catalogue);
     for (const auto& entry : facts.catalogue) facts.largest.push_back(largestFinite(entry.format));
-    const ParsedSpec parsed = parseSpec(document.specJson);
+    std::string spec = document.specJson;
+    for (const auto& [first, text] : document.specs)
+        if (step >= 0 && (first <= step || first == document.specs.front().first)) spec = text;
+    const ParsedSpec parsed = parseSpec(spec);
     if (parsed.ok()) {
         facts.margin = parsed.spec.trainer.precision.margin;
         facts.historyLength = parsed.spec.trainer.precision.historyLength;
@@ -214,9 +217,9 @@ Exponents RunStore::exponents(const std::string& id, int tensor, int64_t step) {
     for (int s = reader.rulingSegment(step); s >= 0 && result.counts.empty(); --s) {
         const auto& segment = reader.segments()[static_cast<size_t>(s)];
         Statement& query = database.cached(
-            "SELECT step, data FROM exponents WHERE run = ? AND segment = ? AND step <= ? ORDER BY step DESC LIMIT 1");
+            "SELECT step, data FROM exponents WHERE run = ? AND segment = ? AND step <= ? ORDER BY step DESC");
         query.bind(run).bind(segment.index).bind(std::min(step, segment.cut - 1));
-        if (query.step()) {
+        while (result.counts.empty() && query.step()) {  // some rows hold other measurements alone
             result.step = query.integer(0);
             result.counts = decodeExponents(query.blob(1), tensor);
         }
@@ -257,7 +260,7 @@ SegmentPoints updatesOf(const SegmentPoints& amax, const SegmentPoints& applied,
 AmaxWindow RunStore::window(const std::string& id, int tensor, int64_t step) {
     Database& database = *impl_->database;
     ReadView view(database);
-    const TensorFacts facts = tensorFacts(*this, id);
+    const TensorFacts facts = tensorFacts(*this, id, step);
     AmaxWindow window;
     window.history = facts.historyLength;
     if (tensor < 0 || tensor >= static_cast<int>(facts.catalogue.size())) return window;

@@ -15,7 +15,8 @@ struct TensorFacts {
     int margin = 0, historyLength = 1024;
     bool mostRecent = false;
 };
-TensorFacts tensorFacts(RunStore& store, const std::string& id);
+/// step: whose settings (margin, length, algorithm) count; −1: those in force at the end.
+TensorFacts tensorFacts(RunStore& store, const std::string& id, int64_t step = -1);
 
 struct NumericsName {
     int tensor;

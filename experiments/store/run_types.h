@@ -53,16 +53,18 @@ struct RunSummary {
     int segments = 1;  ///< 1 + number of resumes
 };
 
-/// Something that happened: started, resumed, command, checkpoint, alert, notice. Newest last.
+/// Something that happened. Newest last. command: applied; refused: a command that could not be; auto: a decision of
+/// automatic precision with its evidence; capture: a tensor was kept.
 struct RunEvent {
     int64_t id = 0;  ///< grows within a store
     int64_t step = 0, timeMs = 0;
-    std::string kind;  ///< "started", "resumed", "command", "checkpoint", "alert", "notice", "ended"
+    std::string kind;  ///< "started", "resumed", "command", "refused", "auto", "capture", "checkpoint", "alert",
+                       ///< "notice", "ended"
     std::string text;  ///< a sentence
     // Only for kind "alert":
-    std::string alert;  ///< "non_finite", "underflow", "clipped", "staleness", "frozen_scale", "fp8_state_missing",
-                        ///< "disk_full", …
-    int severity = 0;   ///< 1 amber, 2 red
+    std::string alert;          ///< "non_finite", "loss_jump", "underflow", "clipped", "staleness", "frozen_scale",
+                                ///< "never_updated", "stale_weight", "fp8_state_missing", "disk_full", …
+    int severity = 0;           ///< 1 amber, 2 red
     std::string layer, tensor;  ///< "h.3", "mlp.fc1/input"; "" when of the whole run
     int tensorIndex = -1;       ///< in the catalogue
 };
@@ -89,6 +91,10 @@ struct RunDocument {
     std::vector<engine::CatalogueEntry> catalogue;
     std::vector<engine::EffectivePrecision> precision;  ///< read back from what ran; empty before the first step
     int notBitIdenticalFrom = 0;                        ///< step of a resume on another class; 0: never
+    /// (first step, spec) of every spec that was in force, oldest first; a change while running adds one. specJson is
+    /// the last of them.
+    std::vector<std::pair<int64_t, std::string>> specs;
+    std::string trouble;  ///< JSON of the first trouble (experiments/job/first_trouble.h); "" when there was none
 };
 
 /// One metric over steps. The newest segment rules; what an older segment logged past the resume is in `tails`.
@@ -178,6 +184,27 @@ struct AmaxWindow {
     int64_t age = 0;        ///< updates since the scale last changed; 0: this step's update changed it
     int64_t frozenFor = 0;  ///< > 0: an Inf in the window holds the scale for so many updates
     bool everUpdated = false;
+};
+
+/// One product done again in higher precision: how far the output is off.
+struct ShadowRow {
+    int64_t step = 0;
+    std::string layer, linear, gemm;  ///< "h.3", "mlp.fc1" ("" for lm_head), fprop, dgrad, wgrad
+    float sqnrDb = 0;                 ///< 10 log10(Σ exact² ÷ Σ error²) of the output
+    float relativeError = 0;          ///< √(Σ error² ÷ Σ exact²)
+};
+
+/// Non-finite values in what one op wrote in one step.
+struct OpRow {
+    int64_t step = 0;
+    engine::OpCheck check;
+};
+
+/// Codes in use of one weight that were not made from its present values.
+struct StaleRow {
+    int64_t step = 0;
+    int tensorIndex = -1;  ///< in the catalogue
+    uint64_t codes = 0;
 };
 
 /// Exponent histogram of one tensor: counts[i] of non-zero finite values with floor(log2|x|) == firstExponent + i.

@@ -50,6 +50,8 @@ std::string detailsJson(const RunDocument& document) {
                     {"data", document.dataDescription},
                     {"flops_per_token", document.flopsPerToken},
                     {"not_bit_identical_from", document.notBitIdenticalFrom}};
+    if (document.specs.size() > 1) details["specs"] = document.specs;
+    if (!document.trouble.empty()) details["trouble"] = document.trouble;
     if (document.entropyFloor) details["entropy_floor"] = *document.entropyFloor;
     return dump(details);
 }

@@ -1,5 +1,7 @@
 #include "experiments/store/step_record.h"
 
+#include <algorithm>
+
 #include "experiments/store/bytes.h"
 #include "experiments/store/step_visit.h"
 
@@ -57,6 +59,43 @@ std::optional<StepRecord> decodeStep(BlobView blob, int64_t step) {
     return good ? std::optional<StepRecord>(std::move(record)) : std::nullopt;
 }
 
+namespace {
+
+/// False: there was nothing to write.
+bool encodeExtras(const engine::NumericsRecord& numerics, ByteWriter& out) {
+    out.varint(numerics.shadow.size());
+    for (const auto& row : numerics.shadow) {
+        out.varint(static_cast<uint64_t>(row.linear));
+        out.u8(static_cast<uint8_t>(row.gemm));
+        out.f64(row.sqnrDb);
+        out.f64(row.relativeError);
+        out.varint(static_cast<uint64_t>(row.rows));
+    }
+    const auto spoilt = [](const engine::OpCheck& check) { return check.nan + check.inf > 0; };
+    const auto ops = std::count_if(numerics.ops.begin(), numerics.ops.end(), spoilt);
+    out.varint(static_cast<uint64_t>(ops));
+    for (const auto& check : numerics.ops) {
+        if (!spoilt(check)) continue;
+        out.text(check.layer);
+        out.text(check.op);
+        out.u8(check.backward ? 1 : 0);
+        out.varint(check.nan);
+        out.varint(check.inf);
+        out.varint(check.element + 1);  // kNoElement becomes 0
+    }
+    const auto isStale = [](const engine::TensorNumerics& tensor) { return tensor.staleCodes > 0; };
+    const auto stale = std::count_if(numerics.tensors.begin(), numerics.tensors.end(), isStale);
+    out.varint(static_cast<uint64_t>(stale));
+    for (size_t i = 0; i < numerics.tensors.size(); ++i) {
+        if (!isStale(numerics.tensors[i])) continue;
+        out.varint(i);
+        out.varint(numerics.tensors[i].staleCodes);
+    }
+    return !numerics.shadow.empty() || ops > 0 || stale > 0;
+}
+
+}  // namespace
+
 std::vector<uint8_t> encodeExponents(const engine::NumericsRecord& numerics) {
     bool any = false;
     ByteWriter out;
@@ -74,7 +113,8 @@ std::vector<uint8_t> encodeExponents(const engine::NumericsRecord& numerics) {
         out.varint(last - first);
         for (size_t i = first; i < last; ++i) out.varint(counts[i]);
     }
-    return any ? out.take() : std::vector<uint8_t>();
+    const bool extras = encodeExtras(numerics, out);
+    return any || extras ? out.take() : std::vector<uint8_t>();
 }
 
 std::vector<uint32_t> decodeExponents(BlobView blob, int tensor) {
@@ -91,6 +131,43 @@ std::vector<uint32_t> decodeExponents(BlobView blob, int tensor) {
         if (in.ok() && static_cast<int64_t>(t) == tensor) return counts;
     }
     return {};
+}
+
+ProbeExtras decodeExtras(BlobView blob) {
+    ByteReader in(blob.data, blob.size);
+    if (in.u8() != kExponentsVersion) return {};
+    const uint64_t tensors = in.varint();
+    for (uint64_t t = 0; t < tensors && in.ok(); ++t) {
+        if (in.varint() == 0) continue;
+        in.varint();
+        for (uint64_t count = in.varint(); count > 0 && in.ok(); --count) in.varint();
+    }
+    if (in.left() == 0) return {};  // of a version that measured nothing else
+    ProbeExtras extras;
+    for (uint64_t n = in.varint(); n > 0 && in.ok(); --n) {
+        engine::ShadowRow row;
+        row.linear = static_cast<int>(in.varint());
+        row.gemm = in.u8();
+        row.sqnrDb = in.f64();
+        row.relativeError = in.f64();
+        row.rows = static_cast<int64_t>(in.varint());
+        extras.shadow.push_back(row);
+    }
+    for (uint64_t n = in.varint(); n > 0 && in.ok(); --n) {
+        engine::OpCheck check;
+        check.layer = in.text();
+        check.op = in.text();
+        check.backward = in.u8() != 0;
+        check.nan = in.varint();
+        check.inf = in.varint();
+        check.element = in.varint() - 1;
+        extras.ops.push_back(std::move(check));
+    }
+    for (uint64_t n = in.varint(); n > 0 && in.ok(); --n) {
+        const auto tensor = static_cast<int>(in.varint());
+        extras.stale.emplace_back(tensor, in.varint());
+    }
+    return in.ok() ? extras : ProbeExtras{};
 }
 
 std::optional<double> statisticValue(const engine::TensorNumerics& tensor, Statistic statistic) {

@@ -287,6 +287,8 @@ void RunController::handle(Job& job, experiments::JobMessage& message, StepBatch
                 Q_EMIT runChanged(job.id);
             },
             [&](JobPrecision&) { Q_EMIT storeAdvanced(job.id); },
+            [&](JobSpec&) { Q_EMIT storeAdvanced(job.id); },
+            [&](JobCapture&) { Q_EMIT storeAdvanced(job.id); },
             [&](JobStorage& storage) {
                 Q_EMIT storageTrouble(storage.trouble ? QString::fromStdString(storage.text) : QString());
             },

@@ -118,7 +118,7 @@ TEST(TrainingJob, PausesResumesChangesTheRateAndStops) {
     std::string events;
     for (const auto& event : store.events(job.runId())) events += event.kind + ":" + event.text + "\n";
     for (const char* text :
-         {"Paused.", "Resumed.", "base 0.002 → 0.01", "not understood: nonsense", "Stopped by the user"})
+         {"Paused.", "Resumed.", "optimizer.learning_rate: 0.002 → 0.01", "not understood: nonsense", "Stopped by the user"})
         EXPECT_THAT(events, HasSubstr(text));
     const Series rate = store.series(job.runId(), "lr");
     EXPECT_DOUBLE_EQ(rate.values.back(), 0.001 * (0.01 / static_cast<double>(0.002f)));

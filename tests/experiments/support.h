@@ -136,6 +136,13 @@ class FakeStepper final : public Stepper {
     }
     void setLearningRateFactor(double factor) override { factor_ = factor; }
     void setProbes(const engine::ProbeConfig& probes) override { probes_ = probes; }
+    std::vector<std::string> setPrecision(const engine::PrecisionConfig& precision) override {
+        if (precision.margin > 60) throw Error(ErrorCode::InvalidConfig, "the scripted trainer takes no such margin");
+        spec_.trainer.precision = precision;
+        return {"Scripted: windows kept."};
+    }
+    std::vector<float> captureTensor(int index) override { return std::vector<float>(256 * 64, 0.5f + index); }
+    engine::WindowState window(int) const override { return {}; }
     void saveCheckpoint(const std::string& directory) const override {
         std::filesystem::create_directories(directory);
         writeAll(directory + "/state", std::to_string(step_));
