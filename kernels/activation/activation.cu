@@ -19,6 +19,13 @@ __device__ __forceinline__ float reciprocal(float x) {
     return y;
 }
 
+/// 2^x, subnormal results as 0: one instruction.
+__device__ __forceinline__ float powerOfTwo(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /// GELU, tanh form: 0.5 x (1 + tanh(u)) = x sigmoid(2 u), 2 u = x (a + b x^2).
 /// x is clamped for the sigmoid alone: at +-30 it is 0 or 1 already, and x^2 stays finite.
 struct Gelu {
@@ -27,14 +34,15 @@ struct Gelu {
         constexpr float kMinusA = -1.5957691216057308f * 1.4426950408889634f, kMinusB = kMinusA * 0.044715f;
         clamped = fminf(fmaxf(x, -30.0f), 30.0f);
         square = clamped * clamped;
-        sigmoid = reciprocal(1.0f + exp2f(clamped * __fmaf_rn(square, kMinusB, kMinusA)));
+        sigmoid = reciprocal(1.0f + powerOfTwo(clamped * __fmaf_rn(square, kMinusB, kMinusA)));
     }
     /// The same bits in forward and where backward makes it again.
     __device__ __forceinline__ float value(float x) const { return __fmul_rn(x, sigmoid); }
     /// sigmoid + x sigmoid (1 - sigmoid) (a + 3 b x^2); where 1 - sigmoid cancels the derivative is 1 within 1e-6.
     __device__ __forceinline__ float derivative() const {
         const float slope = __fmaf_rn(square, 3.0f * 0.044715f * 1.5957691216057308f, 1.5957691216057308f);
-        return __fmaf_rn(clamped * sigmoid * (1.0f - sigmoid), slope, sigmoid);
+        const float product = clamped * sigmoid;
+        return __fmaf_rn(__fmaf_rn(-product, sigmoid, product), slope, sigmoid);
     }
 };
 
@@ -49,12 +57,111 @@ struct ActivationArgs {
     bool aligned;
 };
 
-/// GELU both ways, SwiGLU forward.
-template <class T, CastMode kMode, bool kBackward, bool kSwiGlu>
-__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1
-                                            : kBackward                ? 4
-                                                                       : 6) activationKernel(ActivationArgs args) {
-    constexpr CastMode kAgain = kMode == CastMode::Generic ? CastMode::Generic : CastMode::Full;
+/// GELU of BF16 in whole tiles, both ways: what training steps run. Two sets of four rows take turns, one is loaded
+/// while the other is worked on; nothing in the work on four rows branches but what is rare. Backward's tensor that is
+/// made again is E4M3.
+template <CastMode kMode, int kFormat, bool kBackward>
+__global__ void __launch_bounds__(kThreads, kBackward ? 3 : 4) geluTilesKernel(ActivationArgs args) {
+    using Rows = Raw8<Bf16>[4];
+    extern __shared__ uint32_t stages[];
+    __shared__ CastShared shared;
+    const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
+    const int64_t col = blockCol + threadIdx.x * kLane;
+    const bool there = col < args.cols, warpThere = col - threadIdx.x % 32 * kLane < args.cols;
+    const int64_t rowStart = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock;
+    const int groups = warpThere ? static_cast<int>(min(args.rowsPerBlock, args.rows - rowStart)) / 4 : 0;
+    const int64_t start = rowStart * args.cols + col;
+    Rows x[2], d[2];
+    const auto fetch = [&](int group, Rows& toX, Rows& toD) {
+        const int64_t at = start + group * 4 * args.cols;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            toX[i].clear();
+            if (there) toX[i].load(static_cast<const Bf16*>(args.in) + at + i * args.cols, kLane, true);
+            if (!kBackward) continue;
+            toD[i].clear();
+            if (there) toD[i].load(static_cast<const Bf16*>(args.dOut) + at + i * args.cols, kLane, true);
+        }
+    };
+    if (groups) fetch(0, x[0], d[0]);
+    CastState state, againState;
+    beginCast<kMode>(args.cast, state, shared);
+    const bool makesCodes = kBackward && args.again.active(), transposesAgain = kBackward && args.again.transposes();
+    if (makesCodes) againState.scale = args.again.scale ? *args.again.scale : 1.0f;
+    const bool transposes = writesTransposed<kMode>(args.cast);
+    uint32_t* stage = stages;
+    uint32_t* againStage = stages + (transposes ? stageWords(blockDim.x) : 0);
+    float sums[kLane] = {};
+
+    const auto work = [&](int group, Rows& rowsX, Rows& rowsD) {
+        const int64_t at = start + group * 4 * args.cols;
+        Rows made;  // the activation
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            float value[kLane], grad[kLane];
+            rowsX[i].unpack(value);
+            if (kBackward) rowsD[i].unpack(grad);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) {
+                const Gelu gelu(value[j]);
+                value[j] = gelu.value(value[j]);
+                if (kBackward) grad[j] *= gelu.derivative();
+            }
+            made[i].pack(value);
+            if (!kBackward) continue;
+            rowsD[i].pack(grad);
+            rowsD[i].unpack(grad);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) sums[j] += grad[j];
+        }
+        const auto store = [&](void* to, const Rows& rows) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) rows[i].store(static_cast<Bf16*>(to) + at + i * args.cols, kLane, true);
+        };
+        const auto storeRows = [&](const CastParams& cast, const uint2(&codes)[4]) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) *reinterpret_cast<uint2*>(cast.codes + at + i * args.cols) = codes[i];
+        };
+        uint2 codes[4];
+        if (kBackward) {
+            if (args.outAgain && there) store(args.outAgain, made);
+            if (makesCodes) {
+                castFour<CastMode::Full, 1, false>(made, false, againState, codes);
+                if (args.again.codes && there) storeRows(args.again, codes);
+                if (transposesAgain) stageFourRows(againStage, group % (kTileRows / 4), codes);
+            }
+        }
+        const Rows& result = kBackward ? rowsD : made;
+        if (args.out && there) store(args.out, result);
+        if constexpr (kMode != CastMode::None) {
+            castFour<kMode, kFormat>(result, args.cast.counts, state, codes);
+            if (kMode == CastMode::Full && args.cast.codes && there) storeRows(args.cast, codes);
+            if (transposes) stageFourRows(stage, group % (kTileRows / 4), codes);
+        }
+    };
+#pragma unroll 1
+    for (int group = 0; group < groups; group += 2) {
+        fetch(group + 1, x[1], d[1]);
+        work(group, x[0], d[0]);
+        if (group + 2 < groups) fetch(group + 2, x[0], d[0]);
+        work(group + 1, x[1], d[1]);
+        if (group % (kTileRows / 4) != kTileRows / 4 - 2) continue;
+        const int64_t row0 = rowStart + (group + 2) * 4 - kTileRows;
+        if (transposes) writeStage<kTileRows, true>(args.cast, stage, row0, blockCol);
+        if (transposesAgain) writeStage<kTileRows, true>(args.again, againStage, row0, blockCol);
+    }
+    if (kBackward && args.biasPartials && there) {
+        store8(args.biasPartials + blockIdx.y * args.cols + col, kLane, true, sums);
+    }
+    if (!there) state.forgetCounts();
+    const int block = blockIdx.y * gridDim.x + blockIdx.x;
+    endCast<kMode>(args.cast, state, shared, block, block == 0);
+}
+
+/// GELU both ways, SwiGLU forward, of any type and shape and with all that a cast can do.
+template <class T, bool kBackward, bool kSwiGlu>
+__global__ void __launch_bounds__(kThreads) activationKernel(ActivationArgs args) {
+    constexpr CastMode kMode = CastMode::Generic, kAgain = CastMode::Generic;
     extern __shared__ uint32_t stages[];
     __shared__ CastShared shared;
     CastState state, againState;
@@ -168,23 +275,33 @@ Geometry geometry(int64_t rows, int64_t cols) {
     return g;
 }
 
-template <class T, CastMode kMode, bool kBackward, bool kSwiGlu>
-void launchKernel(const LaunchContext& context, const ActivationArgs& args, const Geometry& g) {
-    const int staged = (args.cast.transposes() ? 1 : 0) + (kBackward && args.again.transposes() ? 1 : 0);
+template <class Kernel>
+void launchKernel(const LaunchContext& context, Kernel* kernel, const ActivationArgs& args, const Geometry& g) {
+    const int staged = (args.cast.transposes() ? 1 : 0) + (args.again.transposes() ? 1 : 0);
     const size_t bytes = staged * stageWords(g.threads) * sizeof(uint32_t);
-    auto* kernel = activationKernel<T, kMode, kBackward, kSwiGlu>;
     allowSharedMemory(kernel, bytes);
     const dim3 grid(static_cast<unsigned>(g.columnBlocks), static_cast<unsigned>(g.rowBlocks));
     kernel<<<grid, g.threads, bytes, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
+/// Whether geluTilesKernel serves.
+bool inTiles(DType type, const ActivationArgs& args) {
+    if (type != DType::BF16 || castModeOf(args.cast, args.rows, args.aligned) == CastMode::Generic) return false;
+    return !args.again.active() ||
+           (args.again.format == 1 && !args.again.stochastic && (!args.again.transposes() || args.again.wordRows));
+}
+
 template <bool kBackward, bool kSwiGlu>
 void launchTyped(const LaunchContext& context, DType type, const ActivationArgs& args, const Geometry& g) {
+    if (!kSwiGlu && inTiles(type, args)) {
+        withFormat(castModeOf(args.cast, args.rows, args.aligned), args.cast, [&](auto mode, auto format) {
+            launchKernel(context, geluTilesKernel<decltype(mode)::value, decltype(format)::value, kBackward>, args, g);
+        });
+        return;
+    }
     withType(type, "activation", [&](auto tag) {
-        using T = typename decltype(tag)::Type;
-        withMode<T>(castModeOf(args.cast, args.rows, args.aligned),
-                    [&](auto mode) { launchKernel<T, decltype(mode)::value, kBackward, kSwiGlu>(context, args, g); });
+        launchKernel(context, activationKernel<typename decltype(tag)::Type, kBackward, kSwiGlu>, args, g);
     });
     mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
 }

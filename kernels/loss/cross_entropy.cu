@@ -32,20 +32,36 @@ __device__ __forceinline__ float blockJoin(float value, float* warps, Join joinT
     return value;
 }
 
-/// A block a row of 16-bit logits, kept in shared memory: every thread copies and reads its own vectors.
+/// 2^x, subnormal results as 0: one instruction.
+__device__ __forceinline__ float powerOfTwo(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+/// x log2(e), or 0 where there is no number yet.
+__device__ __forceinline__ float shiftOf(float largest) {
+    return largest == -INFINITY ? 0.0f : largest * 1.4426950408889634f;
+}
+
+/// A block a row of 16-bit logits, kept in shared memory: every thread copies and reads its own vectors. Maximum and
+/// sum run along while the row is still on its way.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads, 2) crossEntropyKeptKernel(CrossEntropy op) {
+    constexpr int kParts = 4;
     extern __shared__ uint4 kept[];
     __shared__ float largestOf[kRowThreads / 32], sumOf[kRowThreads / 32];
     const int64_t row = blockIdx.x;
     uint4* logits = reinterpret_cast<uint4*>(static_cast<T*>(op.logits) + row * op.vocabularyPadded);
     const int vectors = static_cast<int>(op.vocabularyPadded / kLane), words = static_cast<int>(op.vocabulary);
-    for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
-        const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(kept + i));
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(logits + i));
+    const int part = (vectors + kParts * kRowThreads - 1) / (kParts * kRowThreads) * kRowThreads;
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+        for (int i = p * part + threadIdx.x; i < min(vectors, (p + 1) * part); i += kRowThreads) {
+            const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(kept + i));
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(logits + i));
+        }
+        asm volatile("cp.async.commit_group;");
     }
-    asm volatile("cp.async.commit_group;");
-    asm volatile("cp.async.wait_group 0;");
     const int64_t target = op.targets[row];
     const float wanted = toFloat(static_cast<const T*>(op.logits)[row * op.vocabularyPadded + target]);
 
@@ -61,34 +77,49 @@ __global__ void __launch_bounds__(kRowThreads, 2) crossEntropyKeptKernel(CrossEn
             }
         }
     };
-    float most = -INFINITY;
-    for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
-        float x[kLane];
-        unpack(i, x);
+    float largest = -INFINITY, sum = 0;
+    const auto take = [&](int p) {
+        for (int i = p * part + threadIdx.x; i < min(vectors, (p + 1) * part); i += kRowThreads) {
+            float x[kLane];
+            unpack(i, x);
+            float most = largest;
 #pragma unroll
-        for (int j = 0; j < kLane; ++j) most = fmaxf(most, x[j]);
-    }
-    most = blockJoin(most, largestOf, [](float a, float b) { return fmaxf(a, b); });
-    const float shift = most * 1.4426950408889634f;
-    float sum = 0;
-    for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
-        float x[kLane];
-        unpack(i, x);
+            for (int j = 0; j < kLane; ++j) most = fmaxf(most, x[j]);
+            if (most > largest) {
+                if (largest != -INFINITY) sum *= powerOfTwo(shiftOf(largest) - shiftOf(most));
+                largest = most;
+            }
+            const float shift = shiftOf(largest);
 #pragma unroll
-        for (int j = 0; j < kLane; ++j) sum += exp2f(__fmaf_rn(x[j], 1.4426950408889634f, -shift));  // NaN goes through
-    }
+            for (int j = 0; j < kLane; ++j) sum += powerOfTwo(__fmaf_rn(x[j], 1.4426950408889634f, -shift));  // or NaN
+        }
+    };
+    asm volatile("cp.async.wait_group 3;" ::: "memory");
+    take(0);
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+    take(1);
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    take(2);
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    take(3);
+    static_assert(kParts == 4);
+    const float most = blockJoin(largest, largestOf, [](float a, float b) { return fmaxf(a, b); });
+    const float shift = shiftOf(most);
+    if (largest != -INFINITY) sum *= powerOfTwo(shiftOf(largest) - shift);
     sum = blockJoin(sum, sumOf, [](float a, float b) { return a + b; });
     if (threadIdx.x == 0) op.losses[row] = logf(sum) + (most - wanted);
     if (!op.backward) return;
     // The block has read `wanted` (blockJoin's barriers), so the row may be written over.
-    const float scale = *op.gradientScale, inverse = 1.0f / sum;
+    const float scale = *op.gradientScale, inverse = scale / sum;
     for (int i = threadIdx.x; i < vectors; i += kRowThreads) {
         float x[kLane];
         unpack(i, x);
 #pragma unroll
-        for (int j = 0; j < kLane; ++j) {
-            const float probability = exp2f(__fmaf_rn(x[j], 1.4426950408889634f, -shift)) * inverse;
-            x[j] = i * kLane + j < words ? (probability - (i * kLane + j == target ? 1.0f : 0.0f)) * scale : 0.0f;
+        for (int j = 0; j < kLane; ++j) x[j] = powerOfTwo(__fmaf_rn(x[j], 1.4426950408889634f, -shift)) * inverse;
+        if (target / kLane == i) {
+#pragma unroll
+            for (int j = 0; j < kLane; ++j)
+                if (target % kLane == j) x[j] -= scale;
         }
         Raw8<T> raw;
         raw.pack(x);

@@ -66,10 +66,130 @@ __global__ void __launch_bounds__(kSumWarps * 32) normRowTermsKernel(NormBackwar
 
 constexpr int kPair = 2;  ///< rows whose loads are in flight at once
 
-template <class T, CastMode kMode>
-__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : kMode == CastMode::None ? 4 : 3)
-    normBackwardKernel(NormBackwardArgs args) {
-    constexpr CastMode kAgain = kMode == CastMode::Generic ? CastMode::Generic : CastMode::Full;
+/// BF16 in whole tiles: what training steps run. Two pairs of rows take turns, one is loaded while the other is worked
+/// on. The tensor that is made again is E4M3.
+template <CastMode kMode, int kFormat>
+__global__ void __launch_bounds__(kThreads, 3) normBackwardTilesKernel(NormBackwardArgs args) {
+    struct Pair {
+        Raw8<Bf16> dOut[kPair], residual[kPair], in[kPair];
+    };
+    extern __shared__ uint32_t stages[];
+    __shared__ CastShared shared;
+    __shared__ float4 tileTerms[kThreads / 32][kTileRows];  // a warp's own copy
+    const NormBackward& op = args.op;
+    const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
+    const int64_t col = blockCol + threadIdx.x * kLane;
+    const int lane = threadIdx.x % 32;
+    const bool there = col < op.cols, warpThere = col - lane * kLane < op.cols;
+    const int64_t rowStart = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock;
+    const int pairs = warpThere ? static_cast<int>(min(args.rowsPerBlock, op.rows - rowStart)) / kPair : 0;
+    const int64_t start = rowStart * op.cols + col;
+    Pair pair[2];
+    const auto fetch = [&](int number, Pair& to) {
+#pragma unroll
+        for (int i = 0; i < kPair; ++i) {
+            const int64_t at = start + (number * kPair + i) * op.cols;
+            to.dOut[i].clear(), to.residual[i].clear(), to.in[i].clear();
+            if (there) to.dOut[i].load(static_cast<const Bf16*>(op.dOut) + at, kLane, true);
+            if (there) to.residual[i].load(static_cast<const Bf16*>(op.residual) + at, kLane, true);
+            if (there && op.dResidualIn) to.in[i].load(static_cast<const Bf16*>(op.dResidualIn) + at, kLane, true);
+        }
+    };
+    if (pairs) fetch(0, pair[0]);
+    Raw8<Bf16> gainRaw, biasRaw;
+    gainRaw.clear(), biasRaw.clear();
+    if (there) gainRaw.load(static_cast<const Bf16*>(op.gain) + col, kLane, true);
+    if (there && op.bias) biasRaw.load(static_cast<const Bf16*>(op.bias) + col, kLane, true);
+    CastState state, againState;
+    beginCast<kMode>(args.cast, state, shared);
+    const bool makesCodes = args.again.active(), transposesAgain = args.again.transposes();
+    if (makesCodes) againState.scale = args.again.scale ? *args.again.scale : 1.0f;
+    const bool transposes = writesTransposed<kMode>(args.cast);
+    uint32_t* stage = stages;
+    uint32_t* againStage = stages + (transposes ? stageWords(blockDim.x) : 0);
+    float gainSum[kLane] = {}, biasSum[kLane] = {}, linearSum[kLane] = {};
+
+    Raw8<Bf16> grads[kRowGroup], made[kRowGroup];
+    const auto work = [&](int tileRow, int64_t at, Pair& rows, int half) {
+#pragma unroll
+        for (int i = 0; i < kPair; ++i) {
+            const float4 terms = tileTerms[threadIdx.x / 32][tileRow + i];  // mean, rstd, shift, dot
+            float d[kLane], r[kLane], gain[kLane], value[kLane], y[kLane];
+            rows.residual[i].unpack(r), rows.dOut[i].unpack(d), rows.in[i].unpack(value);
+            gainRaw.unpack(gain), biasRaw.unpack(y);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) {
+                const float hat = __fmul_rn(r[j] - terms.x, terms.y);
+                y[j] = __fmaf_rn(hat, gain[j], y[j]);
+                gainSum[j] += d[j] * hat;
+                biasSum[j] += d[j];
+                value[j] += terms.y * (d[j] * gain[j] - terms.z - hat * terms.w);
+            }
+            Raw8<Bf16>& grad = grads[half * kPair + i];
+            made[half * kPair + i].pack(y);
+            grad.pack(value);
+            grad.unpack(value);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) linearSum[j] += value[j];
+            if (op.dResidual && there) grad.store(static_cast<Bf16*>(op.dResidual) + at + i * op.cols, kLane, true);
+        }
+    };
+    const auto storeRows = [&](const CastParams& cast, int64_t at, const uint2(&codes)[kRowGroup]) {
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) *reinterpret_cast<uint2*>(cast.codes + at + i * op.cols) = codes[i];
+    };
+#pragma unroll 1
+    for (int number = 0; number < pairs; number += 2) {
+        const int tileRow = number * kPair % kTileRows;
+        const int64_t at = start + number * kPair * op.cols;
+        if (tileRow == 0) {
+            __syncwarp();
+            tileTerms[threadIdx.x / 32][lane] =
+                *reinterpret_cast<const float4*>(args.terms + rowStart + number * kPair + lane);
+            __syncwarp();
+        }
+        fetch(number + 1, pair[1]);
+        work(tileRow, at, pair[0], 0);
+        if (number + 2 < pairs) fetch(number + 2, pair[0]);
+        work(tileRow + kPair, at + kPair * op.cols, pair[1], 1);
+        const int group = tileRow / kRowGroup;
+        uint2 codes[kRowGroup];
+        if (op.outAgain && there) {
+#pragma unroll
+            for (int i = 0; i < kRowGroup; ++i)
+                made[i].store(static_cast<Bf16*>(op.outAgain) + at + i * op.cols, kLane, true);
+        }
+        if (makesCodes) {
+            castFour<CastMode::Full, 1, false>(made, false, againState, codes);
+            if (args.again.codes && there) storeRows(args.again, at, codes);
+            if (transposesAgain) stageFourRows(againStage, group, codes);
+        }
+        if constexpr (kMode != CastMode::None) {
+            castFour<kMode, kFormat>(grads, args.cast.counts, state, codes);
+            if (kMode == CastMode::Full && args.cast.codes && there) storeRows(args.cast, at, codes);
+            if (transposes) stageFourRows(stage, group, codes);
+        }
+        if (group != kTileRows / kRowGroup - 1) continue;
+        const int64_t row0 = rowStart + (number + 2) * kPair - kTileRows;
+        if (transposes) writeStage<kTileRows, true>(args.cast, stage, row0, blockCol);
+        if (transposesAgain) writeStage<kTileRows, true>(args.again, againStage, row0, blockCol);
+    }
+    if (there) {
+        const int64_t at = static_cast<int64_t>(blockIdx.y) * op.cols + col;
+        if (op.dGain) store8(args.gainPartials + at, kLane, true, gainSum);
+        if (op.dBias) store8(args.biasPartials + at, kLane, true, biasSum);
+        if (op.dLinearBias) store8(args.linearPartials + at, kLane, true, linearSum);
+    } else {
+        state.forgetCounts();
+    }
+    const int block = blockIdx.y * gridDim.x + blockIdx.x;
+    endCast<kMode>(args.cast, state, shared, block, block == 0);
+}
+
+/// Of any type and shape, with all that a cast can do.
+template <class T>
+__global__ void __launch_bounds__(kThreads) normBackwardKernel(NormBackwardArgs args) {
+    constexpr CastMode kMode = CastMode::Generic, kAgain = CastMode::Generic;
     extern __shared__ uint32_t stages[];
     __shared__ CastShared shared;
     const NormBackward& op = args.op;
@@ -186,18 +306,34 @@ Layout layoutOf(const NormBackward& op) {
     return layout;
 }
 
-template <class T, CastMode kMode>
-void launchBackward(const LaunchContext& context, const NormBackwardArgs& args, const Layout& layout) {
+template <class Kernel>
+void launchColumns(const LaunchContext& context, Kernel* kernel, const NormBackwardArgs& args, const Layout& layout) {
     const int staged = (args.cast.transposes() ? 1 : 0) + (args.again.transposes() ? 1 : 0);
     const size_t bytes = staged * stageWords(layout.threads) * sizeof(uint32_t);
     const dim3 grid(static_cast<unsigned>(layout.columnBlocks), static_cast<unsigned>(rowBlocks(args.op.rows)));
-    normRowTermsKernel<T>
-        <<<static_cast<unsigned>((args.op.rows + kSumWarps - 1) / kSumWarps), kSumWarps * 32, 0, context.stream>>>(
-            args);
+    allowSharedMemory(kernel, bytes);
+    kernel<<<grid, layout.threads, bytes, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
-    allowSharedMemory(normBackwardKernel<T, kMode>, bytes);
-    normBackwardKernel<T, kMode><<<grid, layout.threads, bytes, context.stream>>>(args);
+}
+
+template <class T>
+void launchBackward(const LaunchContext& context, const NormBackwardArgs& args, const Layout& layout) {
+    const unsigned rowBlocksOfWarps = static_cast<unsigned>((args.op.rows + kSumWarps - 1) / kSumWarps);
+    normRowTermsKernel<T><<<rowBlocksOfWarps, kSumWarps * 32, 0, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
+    const CastMode mode = castModeOf(args.cast, args.op.rows, args.aligned);
+    const CastParams& again = args.again;
+    const bool againInTiles =
+        !again.active() || (again.format == 1 && !again.stochastic && (!again.transposes() || again.wordRows));
+    if constexpr (std::is_same_v<T, Bf16>) {
+        if (mode != CastMode::Generic && againInTiles) {
+            return withFormat(mode, args.cast, [&](auto fixed, auto format) {
+                launchColumns(context, normBackwardTilesKernel<decltype(fixed)::value, decltype(format)::value>, args,
+                              layout);
+            });
+        }
+    }
+    launchColumns(context, normBackwardKernel<T>, args, layout);
 }
 
 }  // namespace
@@ -233,11 +369,8 @@ void launch(const LaunchContext& context, const NormBackward& op) {
                    alignedRows(op.dResidualIn, op.cols) && alignedRows(op.dResidual, op.cols) &&
                    alignedRows(op.outAgain, op.cols) && alignedRows(op.cast.codes, op.cols) &&
                    alignedRows(op.again.codes, op.cols);
-    withType(op.type, "norm backward", [&](auto tag) {
-        using T = typename decltype(tag)::Type;
-        withMode<T>(castModeOf(args.cast, args.op.rows, args.aligned),
-                    [&](auto mode) { launchBackward<T, decltype(mode)::value>(context, args, layout); });
-    });
+    withType(op.type, "norm backward",
+             [&](auto tag) { launchBackward<typename decltype(tag)::Type>(context, args, layout); });
     mergeDear(context, args.cast, layout.blocks);
     ColumnSums sums;
     sums.sum[0] = {args.gainPartials, op.dGain};

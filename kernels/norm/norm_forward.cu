@@ -14,6 +14,103 @@ struct NormForwardArgs {
     bool aligned;
 };
 
+/// BF16 in groups of four whole rows, row codes alone: what training steps run. Blocks stay and take group after group;
+/// the next one is loaded while one is worked on.
+template <CastMode kMode, int kFormat, int kMaxThreads>
+__global__ void __launch_bounds__(kMaxThreads) normForwardRowsKernel(NormForwardArgs args) {
+    __shared__ CastShared shared;
+    __shared__ float sums[2][32 * kRowGroup];
+    const NormForward& op = args.op;
+    CastState state;
+    const int64_t col = static_cast<int64_t>(threadIdx.x) * kLane;
+    const bool there = col < op.cols, layerNorm = op.kind == NormKind::LayerNorm;
+    const float perColumn = 1.0f / static_cast<float>(op.cols);
+    Raw8<Bf16> gainRaw, biasRaw, in[kRowGroup], more[kRowGroup];
+    const auto fetch = [&](int64_t first) {
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            const int64_t at = (first + i) * op.cols + col;
+            in[i].clear(), more[i].clear();
+            if (there) in[i].load(static_cast<const Bf16*>(op.residualIn) + at, kLane, true);
+            if (there && op.delta) more[i].load(static_cast<const Bf16*>(op.delta) + at, kLane, true);
+        }
+    };
+    const int64_t step = static_cast<int64_t>(gridDim.x) * kRowGroup;
+    int64_t first = static_cast<int64_t>(blockIdx.x) * kRowGroup;
+    gainRaw.clear(), biasRaw.clear();
+    if (there) gainRaw.load(static_cast<const Bf16*>(op.gain) + col, kLane, true);
+    if (there && op.bias) biasRaw.load(static_cast<const Bf16*>(op.bias) + col, kLane, true);
+    if (first < op.rows) fetch(first);
+    beginCast<kMode>(args.cast, state, shared);
+    for (; first < op.rows; first += step) {
+        Raw8<Bf16> r[kRowGroup];
+        float sum[kRowGroup], square[kRowGroup];
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            float value[kLane], delta[kLane];
+            in[i].unpack(value), more[i].unpack(delta);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) value[j] += delta[j];
+            r[i].pack(value);
+            if (op.delta && there) {
+                r[i].store(static_cast<Bf16*>(op.residualOut) + (first + i) * op.cols + col, kLane, true);
+            }
+        }
+        if (first + step < op.rows) fetch(first + step);
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            float value[kLane];
+            r[i].unpack(value);
+            sum[i] = 0;
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) sum[i] += value[j];
+        }
+        if (layerNorm) blockSum(sum, sums[0]);
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            sum[i] = layerNorm ? sum[i] * perColumn : 0.0f;  // the mean
+            square[i] = 0;
+            float value[kLane];
+            r[i].unpack(value);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) {
+                const float centred = there ? value[j] - sum[i] : 0.0f;
+                square[i] += centred * centred;
+            }
+        }
+        blockSum(square, sums[1]);
+        if (!layerNorm) __syncthreads();  // the one buffer is used again in the next turn
+        float gain[kLane], bias[kLane];
+        gainRaw.unpack(gain), biasRaw.unpack(bias);
+#pragma unroll
+        for (int i = 0; i < kRowGroup; ++i) {
+            const float rstd = 1.0f / sqrtf(square[i] * perColumn + op.eps);
+            if (threadIdx.x == 0) {
+                if (op.mean) op.mean[first + i] = sum[i];
+                if (op.rstd) op.rstd[first + i] = rstd;
+            }
+            float y[kLane];
+            r[i].unpack(y);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) y[j] = normValue(y[j], sum[i], rstd, gain[j], bias[j]);
+            r[i].pack(y);
+            if (op.out && there) r[i].store(static_cast<Bf16*>(op.out) + (first + i) * op.cols + col, kLane, true);
+        }
+        if constexpr (kMode != CastMode::None) {
+            if (!there) continue;
+            uint2 codes[kRowGroup];
+            castFour<kMode, kFormat>(r, args.cast.counts, state, codes);
+            if constexpr (kMode == CastMode::Full) {
+                if (!args.cast.codes) continue;
+#pragma unroll
+                for (int i = 0; i < kRowGroup; ++i)
+                    *reinterpret_cast<uint2*>(args.cast.codes + (first + i) * op.cols + col) = codes[i];
+            }
+        }
+    }
+    endCast<kMode>(args.cast, state, shared, blockIdx.x, blockIdx.x == 0);
+}
+
 template <class T, CastMode kMode, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs args) {
     constexpr int kTile = normTile(kMaxThreads);
@@ -129,6 +226,17 @@ void launchForward(const LaunchContext& context, const NormForwardArgs& args, in
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 
+/// As many blocks as run at once.
+template <CastMode kMode, int kFormat, int kMaxThreads>
+void launchRows(const LaunchContext& context, const NormForwardArgs& args, int threads) {
+    auto* kernel = normForwardRowsKernel<kMode, kFormat, kMaxThreads>;
+    int perProcessor = 1;
+    MANTISSA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&perProcessor, kernel, threads, 0));
+    const int64_t groups = args.op.rows / kRowGroup, most = int64_t{perProcessor} * context.multiprocessors;
+    kernel<<<static_cast<unsigned>(groups < most ? groups : most), threads, 0, context.stream>>>(args);
+    MANTISSA_CUDA_CHECK(cudaGetLastError());
+}
+
 }  // namespace
 
 size_t workspaceBytes(const NormForward& op) {
@@ -154,13 +262,18 @@ void launch(const LaunchContext& context, const NormForward& op) {
             if (threads > 512) return launchForward<T, CastMode::Generic, 1024>(context, args, threads);
         }
         require(threads <= 512, "norm forward", "more than 4096 columns are supported in BF16 only");
-        withMode<T>(castModeOf(args.cast, op.rows, args.aligned), [&](auto mode) {
-            constexpr CastMode kMode = decltype(mode)::value;
-            if constexpr (kMode != CastMode::Generic) {
-                if (threads <= 256) return launchForward<T, kMode, 256>(context, args, threads);
+        const CastMode mode = castModeOf(args.cast, op.rows, args.aligned);
+        if constexpr (std::is_same_v<T, Bf16>) {
+            if (mode != CastMode::Generic && !args.cast.transposes() && !op.castFromF32) {
+                return withFormat(mode, args.cast, [&](auto fixed, auto format) {
+                    constexpr CastMode kMode = decltype(fixed)::value;
+                    constexpr int kFormat = decltype(format)::value;
+                    if (threads <= 256) return launchRows<kMode, kFormat, 256>(context, args, threads);
+                    launchRows<kMode, kFormat, 512>(context, args, threads);
+                });
             }
-            launchForward<T, kMode, 512>(context, args, threads);
-        });
+        }
+        launchForward<T, CastMode::Generic, 512>(context, args, threads);
     });
     mergeDear(context, args.cast, blocksOf(op));
 }

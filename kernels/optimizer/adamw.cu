@@ -37,48 +37,90 @@ __device__ __forceinline__ float updated(const Factors& f, float g, float w, flo
     return moved(f, w, decayed(f, w, quotient(f, m, denominator)));
 }
 
-/// Eight neighbours from `at` on: reads, updates, writes back; returns the new values in w.
-template <class C>
-__device__ __forceinline__ void update8(const AdamW& op, const Factors& factors, int64_t at, C* compute, int valid,
-                                        bool aligned, float (&w)[kLane]) {
-    load8(op.masters + at, valid, aligned, w);
-    if (!op.castOnly) {
-        float m[kLane], v[kLane], g[kLane];
-        load8(op.moment1 + at, valid, aligned, m);
-        load8(op.moment2 + at, valid, aligned, v);
-        load8(op.gradients + at, valid, aligned, g);
+/// Eight neighbours of the four arrays; moments and gradients only where the weights are updated.
+struct Eight {
+    Raw8<float> w, m, v, g;
+    __device__ __forceinline__ void load(const AdamW& op, int64_t at, int valid, bool aligned) {
+        w.load(op.masters + at, valid, aligned);
+        if (op.castOnly) return;
+        m.load(op.moment1 + at, valid, aligned);
+        v.load(op.moment2 + at, valid, aligned);
+        g.load(op.gradients + at, valid, aligned);
+    }
+    /// Updates, writes back and writes the copy; returns the new values, 0 from `valid` on.
+    template <class C>
+    __device__ __forceinline__ void update(const AdamW& op, const Factors& f, int64_t at, C* compute, int valid,
+                                           bool aligned, float (&value)[kLane]) {
+        w.unpack(value);
+        if (!op.castOnly) {
+            float moment1[kLane], moment2[kLane], grad[kLane];
+            m.unpack(moment1), v.unpack(moment2), g.unpack(grad);
 #pragma unroll
-        for (int j = 0; j < kLane; ++j) w[j] = updated(factors, g[j], w[j], m[j], v[j]);
-        store8(op.masters + at, valid, aligned, w);
-        store8(op.moment1 + at, valid, aligned, m);
-        store8(op.moment2 + at, valid, aligned, v);
-    }
-    if constexpr (sizeof(C) == 2) {
-        if (compute) store8(compute, valid, aligned, w);
-    }
+            for (int j = 0; j < kLane; ++j) value[j] = updated(f, grad[j], value[j], moment1[j], moment2[j]);
+            store8(op.masters + at, valid, aligned, value);
+            store8(op.moment1 + at, valid, aligned, moment1);
+            store8(op.moment2 + at, valid, aligned, moment2);
+        }
+        if constexpr (sizeof(C) == 2) {
+            if (compute) store8(compute, valid, aligned, value);
+        }
 #pragma unroll
-    for (int j = 0; j < kLane; ++j) {
-        if (j >= valid) w[j] = 0;
+        for (int j = 0; j < kLane; ++j) {
+            if (j >= valid) value[j] = 0;
+        }
     }
-}
+};
 
-/// A tensor starts at a multiple of 64 elements, and a block lies in one tensor.
-template <class C, CastMode kMode>
-__global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
-    const AdamW& op = args.op;
-    if ((!op.castOnly || op.castWhenApplied) && op.state->applied == 0) return;
-    extern __shared__ uint32_t stage[];
-    __shared__ CastShared shared;
-    int low = 0, high = op.tensorCount - 1;
+/// The entry of the tensor that a block works on.
+__device__ __forceinline__ const TensorEntry& entryOf(const AdamWArgs& args, int64_t block) {
+    int low = 0, high = args.op.tensorCount - 1;
     while (low < high) {
         const int middle = (low + high + 1) / 2;
-        if (args.entries[middle].firstBlock <= blockIdx.x) {
+        if (args.entries[middle].firstBlock <= block) {
             low = middle;
         } else {
             high = middle - 1;
         }
     }
-    const TensorEntry& entry = args.entries[low];
+    return args.entries[low];
+}
+
+/// A tensor without codes: one stretch. The next eight are loaded while eight are worked on.
+template <class C>
+__device__ __forceinline__ void updateStretch(const AdamW& op, const Factors& f, const TensorEntry& entry,
+                                              int64_t block, C* compute) {
+    const int64_t first = block * kStretch, last = min(entry.count, first + kStretch);
+    const auto validAt = [&](int64_t i) { return static_cast<int>(max(int64_t{0}, min(int64_t{kLane}, last - i))); };
+    Eight eight[2];
+    int64_t i = first + threadIdx.x * kLane;
+    const auto fetch = [&](Eight& to, int64_t at) {
+        const int valid = validAt(at);
+        if (valid > 0) to.load(op, entry.offset + at, valid, valid == kLane);
+    };
+    const auto work = [&](Eight& of, int64_t at) {
+        const int valid = validAt(at);
+        float w[kLane];
+        if (valid > 0)
+            of.update<C>(op, f, entry.offset + at, compute ? compute + at : nullptr, valid, valid == kLane, w);
+    };
+    fetch(eight[0], i);
+    for (; i < last; i += 2 * kTileCols) {
+        fetch(eight[1], i + kTileCols);
+        work(eight[0], i);
+        fetch(eight[0], i + 2 * kTileCols);
+        work(eight[1], i + kTileCols);
+    }
+}
+
+/// A tensor starts at a multiple of 64 elements, and a block lies in one tensor. Mode Full: E4M3 in whole tiles of
+/// rows.
+template <class C, CastMode kMode>
+__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3) adamWKernel(AdamWArgs args) {
+    const AdamW& op = args.op;
+    if ((!op.castOnly || op.castWhenApplied) && op.state->applied == 0) return;
+    extern __shared__ uint32_t stage[];
+    __shared__ CastShared shared;
+    const TensorEntry& entry = entryOf(args, blockIdx.x);
     const int64_t block = blockIdx.x - entry.firstBlock;
     Factors f{};
     if (!op.castOnly) {
@@ -86,16 +128,7 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
     }
     C* compute = nullptr;
     if (op.compute && entry.computeOffset != kNoCompute) compute = static_cast<C*>(op.compute) + entry.computeOffset;
-    if (!entry.cast.active()) {
-        const int64_t first = block * kStretch, last = min(entry.count, first + kStretch);
-#pragma unroll 2
-        for (int64_t i = first + threadIdx.x * kLane; i < last; i += kTileCols) {
-            const int valid = static_cast<int>(min(int64_t{kLane}, last - i));
-            float w[kLane];
-            update8<C>(op, f, entry.offset + i, compute ? compute + i : nullptr, valid, valid == kLane, w);
-        }
-        return;
-    }
+    if (!entry.cast.active()) return updateStretch<C>(op, f, entry, block, compute);
     CastParams cast = entry.cast;
     cast.partials = kMode == CastMode::Generic && args.partials ? args.partials + entry.firstBlock : nullptr;
     CastState state;
@@ -105,23 +138,42 @@ __global__ void __launch_bounds__(kThreads) adamWKernel(AdamWArgs args) {
     const Columns<kMode> columns(col, cast.cols, cast.cols % kLane == 0);
     const int valid = columns.valid;
     const bool aligned = columns.aligned, transposes = writesTransposed<kMode>(cast);
+    const auto has = [&](int64_t row) { return row < min(cast.rows, row0 + kTileRows) && valid > 0; };
+    Eight eight[2];
+    if (has(row0)) eight[0].load(op, entry.offset + row0 * cast.cols + col, valid, aligned);
 #pragma unroll 1
     for (int group = 0; group < kTileRows / 4; ++group) {
         uint2 codes[4] = {};
+        Raw8<Bf16> rows[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int64_t row = row0 + group * 4 + i;
-            if (row >= cast.rows || valid == 0) continue;
+            const int64_t row = row0 + group * 4 + i, at = row * cast.cols + col;
+            if (has(row + 1)) eight[(i + 1) % 2].load(op, entry.offset + at + cast.cols, valid, aligned);
+            rows[i].clear();
+            if (!has(row)) continue;
             float w[kLane];
-            const int64_t at = row * cast.cols + col;
-            update8<C>(op, f, entry.offset + at, compute ? compute + at : nullptr, valid, aligned, w);
-            roundForCast<Bf16>(w);
-            codes[i] = cast8<kMode>(cast, w, valid, row, col, state, shared);
-            storeCodes<kMode>(cast, codes[i], at, valid, aligned);
+            eight[i % 2].update<C>(op, f, entry.offset + at, compute ? compute + at : nullptr, valid, aligned, w);
+            if constexpr (kMode != CastMode::Generic) {
+                rows[i].pack(w);
+            } else {
+                roundForCast<Bf16>(w);
+                codes[i] = cast8<kMode>(cast, w, valid, row, col, state, shared);
+                storeCodes<kMode>(cast, codes[i], at, valid, aligned);
+            }
+        }
+        if constexpr (kMode == CastMode::Amax) castFour<kMode, 1>(rows, false, state, codes);
+        if constexpr (kMode == CastMode::Full) {
+            castFour<kMode, 1>(rows, cast.counts, state, codes);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (cast.codes && valid > 0)
+                    *reinterpret_cast<uint2*>(cast.codes + (row0 + group * 4 + i) * cast.cols + col) = codes[i];
+            }
         }
         if (transposes) stageFourRows(stage, group, codes);
     }
-    if (transposes) writeStage(cast, stage, row0, blockCol);
+    if (transposes) writeStage<kTileRows, kMode == CastMode::Full>(cast, stage, row0, blockCol);
+    if (kMode == CastMode::Full && valid == 0) state.forgetCounts();
     endCast<kMode>(cast, state, shared, static_cast<int>(block), block == 0);
 }
 
@@ -164,7 +216,7 @@ struct Plan {
     std::vector<TensorEntry> entries;
     int64_t blocks = 0;
     bool dear = false, transposes = false;
-    bool generic = false;  ///< some cast is more than codes and counters of whole vectors
+    CastMode mode = CastMode::None;  ///< of all casts; Generic where they differ
 };
 
 Plan planOf(const AdamW& op) {
@@ -189,24 +241,29 @@ Plan planOf(const AdamW& op) {
         }
         plan.transposes |= entry.cast.transposes();
         const bool aligned = alignedRows(tensor.cast.codes, tensor.cols);
-        plan.generic |= entry.cast.active() && castModeOf(entry.cast, kTileRows, aligned) != CastMode::Full;
+        if (entry.cast.active()) {
+            const CastMode mode =
+                entry.cast.format == 1 ? castModeOf(entry.cast, tensor.rows, aligned) : CastMode::Generic;
+            plan.mode = plan.mode == CastMode::None || plan.mode == mode ? mode : CastMode::Generic;
+        }
         plan.entries.push_back(entry);
     }
     return plan;
 }
 
+template <class C, CastMode kMode>
+void launchMode(const LaunchContext& context, const AdamWArgs& args, const Plan& plan) {
+    const size_t stage = plan.transposes ? stageWords(kThreads) * sizeof(uint32_t) : 0;
+    allowSharedMemory(adamWKernel<C, kMode>, stage);
+    adamWKernel<C, kMode><<<static_cast<unsigned>(plan.blocks), kThreads, stage, context.stream>>>(args);
+    MANTISSA_CUDA_CHECK(cudaGetLastError());
+}
+
 template <class C>
 void launchAdamW(const LaunchContext& context, const AdamWArgs& args, const Plan& plan) {
-    const size_t stage = plan.transposes ? stageWords(kThreads) * sizeof(uint32_t) : 0;
-    const unsigned blocks = static_cast<unsigned>(plan.blocks);
-    if (plan.generic) {
-        allowSharedMemory(adamWKernel<C, CastMode::Generic>, stage);
-        adamWKernel<C, CastMode::Generic><<<blocks, kThreads, stage, context.stream>>>(args);
-    } else {
-        allowSharedMemory(adamWKernel<C, CastMode::Full>, stage);
-        adamWKernel<C, CastMode::Full><<<blocks, kThreads, stage, context.stream>>>(args);
-    }
-    MANTISSA_CUDA_CHECK(cudaGetLastError());
+    if (plan.mode == CastMode::Generic) return launchMode<C, CastMode::Generic>(context, args, plan);
+    if (plan.mode == CastMode::Amax) return launchMode<C, CastMode::Amax>(context, args, plan);
+    launchMode<C, CastMode::Full>(context, args, plan);
 }
 
 }  // namespace

@@ -18,8 +18,73 @@ struct QuantizeArgs {
     bool roundToBf16, aligned;
 };
 
-template <class T, CastMode kMode>
-__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 6) quantizeKernel(QuantizeArgs args) {
+/// BF16 (or F32, rounded to BF16) in whole tiles: what training steps run. Two sets of four rows take turns, one is
+/// loaded while the other is worked on.
+template <class T, CastMode kMode, int kFormat>
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 4) quantizeTilesKernel(QuantizeArgs args) {
+    extern __shared__ uint32_t stage[];
+    __shared__ CastShared shared;
+    const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
+    const int64_t col = blockCol + threadIdx.x * kLane;
+    const bool there = col < args.cols, warpThere = col - threadIdx.x % 32 * kLane < args.cols;
+    const int64_t rowStart = static_cast<int64_t>(blockIdx.y) * args.rowsPerBlock;
+    const int groups = warpThere ? static_cast<int>(min(args.rowsPerBlock, args.rows - rowStart)) / 4 : 0;
+    const int64_t start = rowStart * args.cols + col;
+    Raw8<T> rows[2][4];
+    const auto fetch = [&](int group, Raw8<T>(&to)[4]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            to[i].clear();
+            if (there) to[i].load(static_cast<const T*>(args.in) + start + (group * 4 + i) * args.cols, kLane, true);
+        }
+    };
+    if (groups) fetch(0, rows[0]);
+    CastState state;
+    beginCast<kMode>(args.cast, state, shared);
+    const bool transposes = writesTransposed<kMode>(args.cast);
+    float sums[kLane] = {};
+    const auto work = [&](int group, const Raw8<T>(&from)[4]) {
+        Raw8<Bf16> x[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            float value[kLane];
+            from[i].unpack(value);
+            if (args.biasPartials) {
+#pragma unroll
+                for (int j = 0; j < kLane; ++j) sums[j] += value[j];
+            }
+            x[i].pack(value);
+        }
+        if constexpr (kMode != CastMode::None) {
+            uint2 codes[4];
+            castFour<kMode, kFormat>(x, args.cast.counts, state, codes);
+            if (kMode == CastMode::Full && args.cast.codes && there) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    *reinterpret_cast<uint2*>(args.cast.codes + start + (group * 4 + i) * args.cols) = codes[i];
+            }
+            if (transposes) stageFourRows(stage, group % (kTileRows / 4), codes);
+        }
+    };
+#pragma unroll 1
+    for (int group = 0; group < groups; group += 2) {
+        fetch(group + 1, rows[1]);
+        work(group, rows[0]);
+        if (group + 2 < groups) fetch(group + 2, rows[0]);
+        work(group + 1, rows[1]);
+        if (transposes && group % (kTileRows / 4) == kTileRows / 4 - 2)
+            writeStage<kTileRows, true>(args.cast, stage, rowStart + (group + 2) * 4 - kTileRows, blockCol);
+    }
+    if (args.biasPartials && there) store8(args.biasPartials + blockIdx.y * args.cols + col, kLane, true, sums);
+    if (!there) state.forgetCounts();
+    const int block = blockIdx.y * gridDim.x + blockIdx.x;
+    endCast<kMode>(args.cast, state, shared, block, block == 0);
+}
+
+/// Of any type and shape, with all that a cast can do.
+template <class T>
+__global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
+    constexpr CastMode kMode = CastMode::Generic;
     extern __shared__ uint32_t stage[];
     __shared__ CastShared shared;
     CastState state;
@@ -84,13 +149,26 @@ Geometry geometry(const Quantize& op) {
     return g;
 }
 
-template <class T, CastMode kMode>
-void launchQuantize(const LaunchContext& context, const QuantizeArgs& args, const Geometry& g) {
+template <class Kernel>
+void launchKernel(const LaunchContext& context, Kernel* kernel, const QuantizeArgs& args, const Geometry& g) {
     const size_t stage = args.cast.transposes() ? stageWords(g.threads) * sizeof(uint32_t) : 0;
-    allowSharedMemory(quantizeKernel<T, kMode>, stage);
+    allowSharedMemory(kernel, stage);
     const dim3 grid(static_cast<unsigned>(g.columnBlocks), static_cast<unsigned>(g.rowBlocks));
-    quantizeKernel<T, kMode><<<grid, g.threads, stage, context.stream>>>(args);
+    kernel<<<grid, g.threads, stage, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
+}
+
+template <class T>
+void launchQuantize(const LaunchContext& context, const QuantizeArgs& args, const Geometry& g) {
+    const CastMode mode = castModeOf(args.cast, args.rows, args.aligned);
+    if constexpr (std::is_same_v<T, Bf16> || std::is_same_v<T, float>) {
+        if (mode != CastMode::Generic && (std::is_same_v<T, Bf16> || args.roundToBf16)) {
+            return withFormat(mode, args.cast, [&](auto fixed, auto format) {
+                launchKernel(context, quantizeTilesKernel<T, decltype(fixed)::value, decltype(format)::value>, args, g);
+            });
+        }
+    }
+    launchKernel(context, quantizeKernel<T>, args, g);
 }
 
 size_t biasBytes(const Quantize& op, const Geometry& g) {
@@ -119,11 +197,7 @@ void launch(const LaunchContext& context, const Quantize& op) {
     args.rows = op.rows, args.cols = op.cols, args.rowsPerBlock = g.rowsPerBlock;
     args.roundToBf16 = op.roundToBf16;
     args.aligned = alignedRows(op.in, op.cols) && reinterpret_cast<uintptr_t>(op.target.codes) % 8 == 0;
-    withType(op.inType, "quantize", [&](auto tag) {
-        using T = typename decltype(tag)::Type;
-        withMode<T, true>(castModeOf(args.cast, args.rows, args.aligned),
-                          [&](auto mode) { launchQuantize<T, decltype(mode)::value>(context, args, g); });
-    });
+    withType(op.inType, "quantize", [&](auto tag) { launchQuantize<typename decltype(tag)::Type>(context, args, g); });
     mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
     if (op.dbias) {
         ColumnSums sums;

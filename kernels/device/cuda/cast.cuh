@@ -62,9 +62,14 @@ enum class CastMode {
 struct CastState {
     float scale = 1, scaleInv = 1;
     float amax = 0;
+    uint32_t amaxPair = 0;                             ///< castFour: magnitudes of two BF16 values
+    uint32_t cast128 = 0, normal128 = 0, zero128 = 0;  ///< castFour: codes, normal codes, zero codes, each times 128
     uint32_t zeros = 0, zeroCodes = 0, lowCodes = 0, overRange = 0, clipped = 0, inf = 0, nan = 0;
     double sumSquares = 0, sumSquaredError = 0, sumFourth = 0;
     float minNonZero = kNoMinimum;
+
+    /// Of a thread that cast columns beyond the row's end.
+    __device__ __forceinline__ void forgetCounts() { zeros = cast128 = normal128 = zero128 = 0; }
 };
 
 /// Shared memory of one cast in a block.
@@ -237,6 +242,99 @@ __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[
     }
 }
 
+/// Sum of the bytes of `marks`, added to `sum`.
+__device__ __forceinline__ uint32_t addBytes(uint32_t marks, uint32_t sum) {
+    return __dp4a(marks, 0x01010101u, sum);
+}
+
+/// The larger magnitudes of two pairs of BF16; a NaN yields to a number.
+__device__ __forceinline__ uint32_t largerMagnitudes(uint32_t pair, uint32_t largest) {
+    const __nv_bfloat162 sum = __hmax2(__habs2(*reinterpret_cast<const __nv_bfloat162*>(&pair)),
+                                       *reinterpret_cast<const __nv_bfloat162*>(&largest));
+    return *reinterpret_cast<const uint32_t*>(&sum);
+}
+
+/// What castFour seldom needs: zeros where codes are below normal, values at or beyond the largest finite one.
+template <int kFormat>
+__device__ __forceinline__ void countSeldom(const Raw8<Bf16> (&x)[4], const uint2 (&codes)[4], bool low, bool high,
+                                            CastState& state) {
+    if (low) {
+        uint32_t nonZero = 0, values = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            nonZero = addBytes(((codes[i].x & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) & 0x80808080u, nonZero);
+            nonZero = addBytes(((codes[i].y & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) & 0x80808080u, nonZero);
+        }
+        state.zero128 += 32 * 128 - nonZero;
+        if (nonZero != 32 * 128) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    values = addBytes((((x[i].word[j] & 0x7FFF7FFFu) + 0x7FFF7FFFu) & 0x80008000u) >> 8, values);
+            }
+            state.zeros += 32 - values / 128;
+        }
+    }
+    if (!high) return;
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) {
+        Raw8<Bf16> row = x[0];
+#pragma unroll
+        for (int k = 1; k < 4; ++k)
+            if (i == k) row = x[k];
+        float value[kLane];
+        row.unpack(value);
+        const uint32_t rare = countRare4(kFormat, state.scale, value[0], value[1], value[2], value[3]) +
+                              countRare4(kFormat, state.scale, value[4], value[5], value[6], value[7]);
+        state.overRange += rare & 0xFF;
+        state.clipped += rare >> 8 & 0xFF;
+        state.inf += rare >> 16 & 0xFF;
+        state.nan += rare >> 24;
+    }
+}
+
+/// Casts four rows of eight BF16 values without a branch but for what is counted seldom, so that the compiler works on
+/// all of them at once. Modes Full (codes; counters when `counts`) and Amax. Writes nothing to memory.
+template <CastMode kMode, int kFormat, bool kCounts = true>
+__device__ __forceinline__ void castFour(const Raw8<Bf16> (&x)[4], bool counts, CastState& state, uint2 (&codes)[4]) {
+    static_assert(kMode == CastMode::Full || kMode == CastMode::Amax);
+    if constexpr (kCounts) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) state.amaxPair = largerMagnitudes(x[i].word[j], state.amaxPair);
+        }
+    }
+    if constexpr (kMode == CastMode::Full) {
+        constexpr __nv_fp8_interpretation_t kKind = kFormat == 1 ? __NV_E4M3 : __NV_E5M2;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            float y[kLane];
+            x[i].unpack(y);
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) y[j] = __fmul_rn(y[j], state.scale);
+            codes[i] = make_uint2(encode4<kKind>(y[0], y[1], y[2], y[3]), encode4<kKind>(y[4], y[5], y[6], y[7]));
+        }
+        if (!kCounts || !counts) return;
+        // In a byte without its sign: 128 less the smallest normal code, and less the largest finite one.
+        constexpr uint32_t kToNormal = kFormat == 1 ? 0x78787878u : 0x7C7C7C7Cu;
+        constexpr uint32_t kToLargest = kFormat == 1 ? 0x02020202u : 0x05050505u;
+        uint32_t normal = 0, largest = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t low = codes[i].x & 0x7F7F7F7Fu, high = codes[i].y & 0x7F7F7F7Fu;
+            normal = addBytes((low + kToNormal) & 0x80808080u, normal);
+            normal = addBytes((high + kToNormal) & 0x80808080u, normal);
+            largest |= (low + kToLargest) | (high + kToLargest);
+        }
+        state.cast128 += 32 * 128;
+        state.normal128 += normal;
+        const bool anyLow = normal != 32 * 128, anyHigh = (largest & 0x80808080u) != 0;
+        if (anyLow || anyHigh) countSeldom<kFormat>(x, codes, anyLow, anyHigh, state);
+    }
+}
+
 /// Codes of eight neighbours to memory, from element `at` on.
 template <CastMode kMode>
 __device__ __forceinline__ void storeCodes(const CastParams& cast, uint2 codes, int64_t at, int valid, bool aligned) {
@@ -285,14 +383,15 @@ __device__ __forceinline__ void stageFourRows(uint32_t* stage, int group, const 
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int column = half * 4 + i;
-            stage[(column * (kRows / 4) + group) * blockDim.x + threadIdx.x] = words[i];
+            // The second 16 rows lie 16 banks further, so that the two lanes that share a column do not meet in a bank.
+            stage[(column * (kRows / 4) + group) * blockDim.x + (threadIdx.x ^ (group / 4 * 16))] = words[i];
         }
     }
 }
 
 /// Writes the stage of a tile whose first row is `row0` and whose thread 0 owns the columns from `blockCol` on. A warp
 /// writes what its own threads staged, a lane 16 rows of a column. Call with the whole warp.
-template <int kRows = kTileRows>
+template <int kRows = kTileRows, bool kWordRows = false>
 __device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_t* stage, int64_t row0,
                                            int64_t blockCol) {
     constexpr int kParts = kRows / 16;  // lanes a column
@@ -304,14 +403,14 @@ __device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_
         for (int step = 0; step < kParts; ++step) {
             const int from = owner + step * (32 / kParts);
             const int64_t col = blockCol + static_cast<int64_t>(from) * kLane;
-            const uint32_t* words = stage + part * 4 * blockDim.x + from;
+            const uint32_t* words = stage + part * 4 * blockDim.x + (from ^ (part * 16));
             uint8_t* to = cast.codesTransposed + col * cast.rows + rowFrom;
 #pragma unroll 4
             for (int column = 0; column < kLane; ++column, words += kRows / 4 * blockDim.x, to += cast.rows) {
                 if (col + column >= cast.cols) break;
                 const uint4 bytes =
                     make_uint4(words[0], words[blockDim.x], words[2 * blockDim.x], words[3 * blockDim.x]);
-                if (cast.wordRows) {
+                if (kWordRows || cast.wordRows) {
                     *reinterpret_cast<uint4*>(to) = bytes;
                 } else {
                     const uint32_t four[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
@@ -332,6 +431,12 @@ __device__ __forceinline__ void endCast(const CastParams& cast, CastState& state
     if (!casts<kMode>(cast) || !cast.slot) return;
     constexpr bool kDear = kMode == CastMode::Generic;
     const uint32_t everyone = 0xFFFFFFFFu;
+    if constexpr (!kDear) {  // what castFour counted
+        state.amax = fmaxf(state.amax,
+                           fmaxf(__uint_as_float(state.amaxPair << 16), __uint_as_float(state.amaxPair & 0xFFFF0000u)));
+        state.zeroCodes += state.zero128 / 128;
+        state.lowCodes += (state.cast128 - state.normal128) / 128;
+    }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t amaxBits = __reduce_max_sync(everyone, __float_as_uint(state.amax));
     uint32_t counts[7] = {state.zeros,   state.zeroCodes, state.lowCodes, state.overRange,
@@ -415,7 +520,7 @@ size_t dearBytes(const CastTarget& target, int64_t blocks);
 void mergeDear(const LaunchContext& context, const CastParams& cast, int64_t blocks);
 
 /// Rows of one block of a column-owning kernel that leaves column sums: a function of the rows alone (determinism), at
-/// most 512 blocks of rows, whole tiles.
+/// most 1024 blocks of rows, whole tiles.
 inline int64_t rowsPerBlock(int64_t rows) {
     const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
     return (tiles + 1023) / 1024 * kTileRows;
@@ -435,6 +540,7 @@ inline int columnThreads(int64_t cols, int limit) {
 inline CastMode castModeOf(const CastParams& cast, int64_t rows, bool aligned) {
     if (!aligned || rows % kTileRows != 0 || cast.partials || cast.stochastic) return CastMode::Generic;
     if (!cast.active()) return CastMode::None;
+    if (cast.transposes() && !cast.wordRows) return CastMode::Generic;
     return cast.amaxOnly ? CastMode::Amax : CastMode::Full;
 }
 /// Whether a row exists: whole tiles have no rows beyond the end.
@@ -454,6 +560,15 @@ void withMode(CastMode mode, Body&& body) {
         if (mode == CastMode::Amax) return body(ModeTag<CastMode::Amax>());
     }
     body(ModeTag<CastMode::Generic>());
+}
+
+/// Calls body(mode, format) for a launch of castFour: format 0 where nothing is encoded.
+template <class Body>
+void withFormat(CastMode mode, const CastParams& cast, Body&& body) {
+    if (mode == CastMode::None) return body(ModeTag<CastMode::None>(), std::integral_constant<int, 0>());
+    if (mode == CastMode::Amax) return body(ModeTag<CastMode::Amax>(), std::integral_constant<int, 0>());
+    if (cast.format == 1) return body(ModeTag<CastMode::Full>(), std::integral_constant<int, 1>());
+    body(ModeTag<CastMode::Full>(), std::integral_constant<int, 2>());
 }
 
 template <class Kernel>
