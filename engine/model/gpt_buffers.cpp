@@ -31,20 +31,43 @@ bool plainForward(const LinearPlan& linear) {
 GptBuffers::GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory,
                        bool transposedCodes)
     : time_(model.layers), share_(shareMemory), transposed_(transposedCodes) {
+    // What backward uses to its end lies below the layers' buffers, so that gradients can lie over layers that backward
+    // has left: those of layer l over layers l and up.
     const int64_t rows = static_cast<int64_t>(batch) * model.context;
-    addForward(model, plan, batch);
-    addHead(model, plan, rows);
     addBackward(model, plan, rows);
+    addHead(model, plan, rows);
+    addShared(model, plan, rows);
+    addForward(model, plan, batch);
 }
 
 BufferId GptBuffers::add(size_t bytes, int begin, int end) {
     return {share_ ? arena.add(bytes, begin, end) : arena.add(bytes, time_.start(), time_.end())};
 }
 
+void GptBuffers::addShared(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows) {
+    const size_t m = static_cast<size_t>(rows), size = dtypeSize(plan.type);
+    const size_t plain = m * static_cast<size_t>(model.width) * size, statistics = m * sizeof(float);
+    bool anyPlainNorm = plainForward(plan.linears.back()), anyActivation = false;
+    for (int layer = 0; layer < model.layers; ++layer) {
+        for (LinearKind kind : {LinearKind::Qkv, LinearKind::Fc1})
+            anyPlainNorm = anyPlainNorm || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, kind))]);
+        anyActivation =
+            anyActivation || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, LinearKind::Fc2))]);
+    }
+    residualFinal = add(plain, time_.finalNorm(), time_.finalNormBack());
+    meanFinal = add(statistics, time_.finalNorm(), time_.finalNormBack());
+    rstdFinal = add(statistics, time_.finalNorm(), time_.finalNormBack());
+    delta = add(plain, time_.forward(0, TimeLine::Proj), time_.finalNorm());
+    if (anyPlainNorm || !plan.linears.back().fp8(Gemm::Wgrad))
+        normOut = add(plain, time_.forward(0, TimeLine::Norm1), time_.head());
+    if (anyActivation)
+        activation = add(m * static_cast<size_t>(model.ffn) * size, time_.forward(0, TimeLine::Activation),
+                         time_.forward(model.layers - 1, TimeLine::Fc2));
+}
+
 void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan, int batch) {
     const size_t rows = static_cast<size_t>(batch) * model.context, width = model.width, ffn = model.ffn;
     const size_t plain = rows * width * dtypeSize(plan.type), statistics = rows * sizeof(float);
-    bool anyPlainNorm = plainForward(plan.linears.back()), anyActivation = false;
     for (int layer = 0; layer < model.layers; ++layer) {
         LayerBuffers b;
         const auto alive = [&](size_t bytes, int from, int to) {
@@ -74,21 +97,8 @@ void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan,
             const int end = kept ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
             b.inputCodes[kind] = add(rows * static_cast<size_t>(linear.in), time_.forward(layer, kMade[kind]), end);
         }
-        for (LinearKind kind : {LinearKind::Qkv, LinearKind::Fc1})
-            anyPlainNorm = anyPlainNorm || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, kind))]);
-        anyActivation =
-            anyActivation || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, LinearKind::Fc2))]);
         layers.push_back(b);
     }
-    residualFinal = add(plain, time_.finalNorm(), time_.finalNormBack());
-    meanFinal = add(statistics, time_.finalNorm(), time_.finalNormBack());
-    rstdFinal = add(statistics, time_.finalNorm(), time_.finalNormBack());
-    delta = add(plain, time_.forward(0, TimeLine::Proj), time_.finalNorm());
-    if (anyPlainNorm || !plan.linears.back().fp8(Gemm::Wgrad))
-        normOut = add(plain, time_.forward(0, TimeLine::Norm1), time_.head());
-    if (anyActivation)
-        activation = add(rows * ffn * dtypeSize(plan.type), time_.forward(0, TimeLine::Activation),
-                         time_.forward(model.layers - 1, TimeLine::Fc2));
 }
 
 void GptBuffers::addHead(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows) {

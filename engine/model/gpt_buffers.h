@@ -89,6 +89,7 @@ struct GptBuffers {
     BufferId gradTransposed, gradTransposedWide, againCodes;  ///< with transposedCodes
 
   private:
+    void addShared(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows);  ///< of forward, not a layer's
     void addForward(const ModelConfig& model, const PrecisionPlan& plan, int batch);
     void addHead(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows);
     void addBackward(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows);

@@ -45,6 +45,26 @@ __global__ void transposeKernel(const uint8_t* codes, int64_t rows, int64_t cols
     }
 }
 
+constexpr int kTransposeThreads = 128;
+
+/// Block: 32 whole rows of 1024 codes, 8 a thread, all of them in flight at once; they leave as runs of 32.
+__global__ void __launch_bounds__(kTransposeThreads)
+    transposeTilesKernel(const uint8_t* codes, int64_t ld, CastParams to) {
+    extern __shared__ uint32_t stage[];
+    const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kTileRows;
+    const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
+    const int64_t col = blockCol + threadIdx.x * kLane;
+    uint2 rows[kTileRows / 4][4] = {};
+    if (col < to.cols) {
+#pragma unroll
+        for (int i = 0; i < kTileRows; ++i)
+            rows[i / 4][i % 4] = *reinterpret_cast<const uint2*>(codes + (row0 + i) * ld + col);
+    }
+#pragma unroll
+    for (int group = 0; group < kTileRows / 4; ++group) stageFourRows(stage, group, rows[group]);
+    writeStage<kTileRows, true>(to, stage, row0, blockCol);
+}
+
 unsigned blocksFor(const LaunchContext& context, int64_t count) {
     const int64_t wanted = (count + 255) / 256, most = static_cast<int64_t>(context.multiprocessors) * 16;
     return static_cast<unsigned>(wanted < most ? wanted : most);
@@ -60,6 +80,21 @@ void decodeToBf16(const LaunchContext& context, const uint8_t* codes, DType form
 
 void transposeCodes(const LaunchContext& context, const uint8_t* codes, int64_t rows, int64_t cols, int64_t ld,
                     void* out) {
+    const auto aligned = [](const void* pointer, uintptr_t bytes) {
+        return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+    };
+    if (rows % kTileRows == 0 && cols % kLane == 0 && ld % kLane == 0 && aligned(codes, 8) && aligned(out, 16)) {
+        CastParams to;
+        to.codesTransposed = static_cast<uint8_t*>(out);
+        to.rows = rows, to.cols = cols;
+        const int threads = columnThreads(cols, kTransposeThreads);
+        const dim3 grid(static_cast<unsigned>((cols + threads * kLane - 1) / (threads * kLane)),
+                        static_cast<unsigned>(rows / kTileRows));
+        const size_t bytes = stageWords(threads) * sizeof(uint32_t);
+        transposeTilesKernel<<<grid, threads, bytes, context.stream>>>(codes, ld, to);
+        MANTISSA_CUDA_CHECK(cudaGetLastError());
+        return;
+    }
     const dim3 grid(static_cast<unsigned>((cols + kTransposeTile - 1) / kTransposeTile),
                     static_cast<unsigned>((rows + kTransposeTile - 1) / kTransposeTile));
     transposeKernel<<<grid, dim3(kTransposeTile, 4), 0, context.stream>>>(codes, rows, cols, ld,
