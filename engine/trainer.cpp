@@ -94,10 +94,14 @@ Trainer::Trainer(const TrainerConfig& config, const DeviceChoice& device, std::s
 
 Trainer::~Trainer() = default;
 
-StepMetrics Trainer::step() {
-    StepMetrics metrics = impl_->core.step();
+StepMetrics Trainer::step(bool another) {
+    StepMetrics metrics = impl_->core.step(another);
     impl_->pool.stepBoundary();
     return metrics;
+}
+
+bool Trainer::stepAhead() const {
+    return impl_->core.stepAhead();
 }
 
 EvalResult Trainer::evaluate() {

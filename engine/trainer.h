@@ -76,7 +76,11 @@ class Trainer {
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
-    StepMetrics step();
+    /// another: the caller's next call is step() again. Then a GPU starts on that step before this one's results are
+    /// read, and the host never makes it wait; until then calls that need the state between two steps throw
+    /// InvalidConfig.
+    StepMetrics step(bool another = false);
+    bool stepAhead() const;  ///< a step is under way whose results have not been read
     /// Mean loss over the fixed validation windows; every bit of training state stays as it is.
     EvalResult evaluate();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/checkpoint/checkpoint.h"
@@ -139,43 +140,72 @@ StepParameters TrainerCore::stepParameters(int64_t step) const {
     return parameters;
 }
 
-StepMetrics TrainerCore::step() {
-    const auto start = std::chrono::steady_clock::now();
-    const int64_t step = progress_.step + 1;
-    StepMetrics metrics;
-    metrics.step = step;
-    metrics.tokens = program_->rows() * config_.accumulation;
-    metrics.learningRate = learningRate(step);
+int64_t TrainerCore::windowsAhead() const {
+    return progress_.windows +
+           static_cast<int64_t>(queued_.size()) * static_cast<int64_t>(config_.batch) * config_.accumulation;
+}
+
+void TrainerCore::requireNoneAhead() const {
+    if (queued_.empty()) return;
+    throw Error(ErrorCode::InvalidConfig,
+                fmt::format("step {} is under way: read its results by step() first", progress_.step + 1));
+}
+
+void TrainerCore::queueStep() {
+    const int64_t step = progress_.step + 1 + static_cast<int64_t>(queued_.size());
+    Queued queued;
+    queued.learningRate = learningRate(step);
+    queued.flags = passFlags(step);
     program_->setParameters(backend_, stepParameters(step));
-    PassFlags flags = passFlags(step);
+    PassFlags flags = queued.flags;
     for (flags.micro = 0; flags.micro < config_.accumulation; ++flags.micro) {
-        prepareTraining(progress_.windows + static_cast<int64_t>(flags.micro) * config_.batch);
+        prepareTraining(windowsAhead() + static_cast<int64_t>(flags.micro) * config_.batch);
         flags.first = flags.micro == 0;
         program_->trainPass(backend_, flags, tokens_.data(), targets_.data());
     }
-    const float lossScale = config_.precision.mode == PrecisionMode::Fp16 ? program_->state(backend_).lossScale : 1.0f;
+    if (config_.precision.mode == PrecisionMode::Fp16) queued.lossScale = program_->state(backend_).lossScale;
     program_->finishStep(backend_, passFlags(step + 1));
+    queued.dearSlots = queued.flags.dear || passFlags(step + 1).dear;
+    queued.state = program_->startState(backend_);
+    queued.slots = program_->startSlots(backend_, queued.dearSlots);
+    queued_.push_back(std::move(queued));
+}
 
-    // While a GPU works on what was queued, the host reads the next step's windows.
-    prepareTraining(progress_.windows + static_cast<int64_t>(config_.batch) * config_.accumulation);
-    const StepState state = program_->state(backend_);
-    std::vector<TensorSlot> slots = program_->slots(backend_, flags.dear || passFlags(step + 1).dear);
-    metrics.numerics = record(flags, slots);
+StepMetrics TrainerCore::step(bool another) {
+    const bool ahead = !queued_.empty();
+    const auto start = ahead ? lastEnd_ : std::chrono::steady_clock::now();
+    if (!ahead) queueStep();
+    // The FP16 loss scale is read between the passes of a step, which waits for all that is queued.
+    if (another && config_.precision.mode != PrecisionMode::Fp16) queueStep();
+    // While a GPU works on what was queued, the host reads the next windows.
+    prepareTraining(windowsAhead());
+
+    Queued done = std::move(queued_.front());
+    queued_.pop_front();
+    StepMetrics metrics;
+    metrics.step = progress_.step + 1;
+    metrics.tokens = program_->rows() * config_.accumulation;
+    metrics.learningRate = done.learningRate;
+    StepState state;
+    std::memcpy(&state, done.state->wait(), sizeof(state));
+    std::vector<TensorSlot> slots = program_->slotsOf(*done.slots, done.dearSlots);
+    metrics.numerics = record(done.flags, slots);
     weightSlots_ = std::move(slots);
-    progress_.step = step;
+    progress_.step = metrics.step;
     progress_.tokens += metrics.tokens;
     progress_.windows += static_cast<int64_t>(config_.batch) * config_.accumulation;
 
     metrics.loss = state.lossSum / static_cast<double>(metrics.tokens);
     if (!std::isfinite(metrics.loss)) metrics.loss = std::numeric_limits<double>::quiet_NaN();
     metrics.gradientNorm = state.gradientNorm;
-    metrics.lossScale = lossScale;
+    metrics.lossScale = done.lossScale;
     metrics.applied = state.applied != 0;
     // An overflow that the FP16 loss scale answers by halving is no failure of the run.
-    metrics.finite = std::isfinite(state.lossSum) && (std::isfinite(state.gradientNorm) || lossScale > 1);
+    metrics.finite = std::isfinite(state.lossSum) && (std::isfinite(state.gradientNorm) || done.lossScale > 1);
     const PhaseTimes times = backend_.takePhaseTimes();
     std::copy(std::begin(times.seconds), std::end(times.seconds), metrics.phaseSeconds);
-    metrics.seconds = secondsSince(start);
+    lastEnd_ = std::chrono::steady_clock::now();
+    metrics.seconds = std::chrono::duration<double>(lastEnd_ - start).count();
     return metrics;
 }
 
@@ -204,6 +234,7 @@ std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags
 }
 
 EvalResult TrainerCore::evaluate() {
+    requireNoneAhead();
     const auto start = std::chrono::steady_clock::now();
     const int64_t windows =
         std::min<int64_t>(data_->validationWindows(), static_cast<int64_t>(config_.evalBatches) * config_.batch);
@@ -223,6 +254,7 @@ EvalResult TrainerCore::evaluate() {
 }
 
 void TrainerCore::setProbes(const ProbeConfig& probes) {
+    requireNoneAhead();
     config_.probes = probes;
     // The codes of the next step's weights are there already; their statistics are taken again as the new probes want
     // them.
@@ -245,10 +277,12 @@ WindowState TrainerCore::window(int tensor) const {
 }
 
 uint64_t TrainerCore::stateHash() const {
+    requireNoneAhead();
     return checkpoint::hashState(*this);
 }
 
 std::vector<float> TrainerCore::weight(const std::string& name) const {
+    requireNoneAhead();
     for (const ParameterInfo& tensor : program().layout().tensors) {
         if (tensor.name != name) continue;
         std::vector<float> values(static_cast<size_t>(tensor.fileRows * tensor.cols));
@@ -259,10 +293,12 @@ std::vector<float> TrainerCore::weight(const std::string& name) const {
 }
 
 void TrainerCore::save(const std::string& directory) const {
+    requireNoneAhead();
     checkpoint::save(*this, directory);
 }
 
 LoadNote TrainerCore::load(const std::string& directory, bool allowOtherClass) {
+    requireNoneAhead();
     checkpoint::Loaded loaded = checkpoint::load(*this, directory, allowOtherClass);
     progress_ = loaded.progress;
     program_->refreshWeights(backend_, passFlags(progress_.step + 1));

@@ -1,6 +1,8 @@
 // The training loop's state on one backend: what Trainer is made of, and what tests run on backends of their own.
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +20,9 @@ class TrainerCore {
     TrainerCore(const TrainerConfig& config, kernels::Backend& backend, std::shared_ptr<const TokenSource> data,
                 bool shareMemory = true);
 
-    StepMetrics step();
+    /// another: the next call is step() again, so a device starts on that step before this one's results are read.
+    StepMetrics step(bool another = false);
+    bool stepAhead() const { return !queued_.empty(); }
     EvalResult evaluate();
     void setLearningRateFactor(double factor) { progress_.learningRateFactor = factor; }
     void setProbes(const ProbeConfig& probes);
@@ -51,6 +55,17 @@ class TrainerCore {
     double learningRate(int64_t step) const;
     kernels::StepParameters stepParameters(int64_t step) const;
     void readWindows(int64_t first, bool validation, int64_t count);
+    /// A step whose results are on their way.
+    struct Queued {
+        PassFlags flags;
+        double learningRate = 0;
+        float lossScale = 1;
+        bool dearSlots = false;
+        std::unique_ptr<kernels::HostCopy> state, slots;
+    };
+    void queueStep();
+    void requireNoneAhead() const;  ///< throws InvalidConfig: the state is that of a step whose results nobody has read
+    int64_t windowsAhead() const;   ///< the first training window that no queued step reads
     /// The windows of the next micro-batch into tokens_ and targets_, unless they are there already.
     void prepareTraining(int64_t first);
     std::shared_ptr<const NumericsRecord> record(const PassFlags& flags,
@@ -69,6 +84,8 @@ class TrainerCore {
     std::vector<int> catalogueSlots_;
     Progress progress_;
     std::vector<int32_t> window_, tokens_, targets_;
+    std::deque<Queued> queued_;
+    std::chrono::steady_clock::time_point lastEnd_;  ///< of the step before one that was queued ahead
     int64_t prepared_ = -1;  ///< first training window that tokens_ and targets_ hold; -1: something else
     std::vector<kernels::TensorSlot> weightSlots_;  ///< casts of the weights that the next step uses
 };

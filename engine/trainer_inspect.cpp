@@ -44,6 +44,7 @@ int TrainerCore::catalogueSlot(int catalogueIndex) const {
 }
 
 std::vector<float> TrainerCore::captureTensor(int catalogueIndex) {
+    requireNoneAhead();
     const PrecisionPlan& plan = program().precision();
     TensorTap tap;
     tap.slot = catalogueSlot(catalogueIndex);
@@ -70,6 +71,7 @@ std::vector<float> TrainerCore::captureTensor(int catalogueIndex) {
 }
 
 BlockScales TrainerCore::blockScales(int catalogueIndex) {
+    requireNoneAhead();
     const int slot = catalogueSlot(catalogueIndex);
     const PrecisionPlan& plan = program().precision();
     const RecipeKind recipe = plan.tensorRecipe(slot);

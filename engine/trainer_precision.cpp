@@ -119,6 +119,7 @@ std::vector<std::string> changes(const PrecisionConfig& before, const PrecisionC
 }  // namespace
 
 std::vector<std::string> TrainerCore::setPrecision(const PrecisionConfig& precision) {
+    requireNoneAhead();
     TrainerConfig config = config_;
     config.precision = precision;
     auto next = std::make_unique<StepProgram>(config, shareMemory_, backend_.needsTransposedCodes());

@@ -32,15 +32,24 @@ struct PhaseTimes {
 };
 
 // All ops that go through the seam; Matmul is apart because it reports what ran.
-#define MANTISSA_OPS(X)                                                                                                \
-    X(Quantize, Elementwise)                                                                                           \
-    X(DelayedUpdate, Elementwise)                                                                                      \
-    X(CurrentScale, Elementwise) X(NormForward, Elementwise) X(NormBackward, Elementwise)                              \
-        X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise) X(AttentionForward, Attention)            \
-            X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise) X(EmbeddingBackward, Elementwise)         \
-                X(CrossEntropy, Elementwise) X(SumLosses, Elementwise) X(StepBegin, Elementwise)                       \
-                    X(SumSquares, Optimizer) X(GradientControl, Optimizer) X(AdamW, Optimizer) X(AdamWPass, Optimizer) \
-                        X(NormPass, Elementwise) X(InitNormal, Elementwise) X(Fill, Elementwise)
+#define MANTISSA_OPS(X)                                                                                              \
+    X(Quantize, Elementwise)                                                                                         \
+    X(DelayedUpdate, Elementwise)                                                                                    \
+    X(CurrentScale, Elementwise)                                                                                     \
+    X(NormForward, Elementwise)                                                                                      \
+    X(NormBackward, Elementwise) X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise)                \
+        X(AttentionForward, Attention) X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise)              \
+            X(EmbeddingBackward, Elementwise) X(CrossEntropy, Elementwise) X(SumLosses, Elementwise)                 \
+                X(StepBegin, Elementwise) X(SumSquares, Optimizer) X(GradientControl, Optimizer) X(AdamW, Optimizer) \
+                    X(AdamWPass, Optimizer) X(NormPass, Elementwise) X(InitNormal, Elementwise) X(Fill, Elementwise)
+
+/// A copy of device memory to the host that may still be under way.
+class HostCopy {
+  public:
+    virtual ~HostCopy() = default;
+    /// Waits for this copy alone, not for what was queued after it. The bytes stay until the object goes.
+    virtual const void* wait() = 0;
+};
 
 /// A recorded sequence of ops that can be replayed: a CUDA graph, or the closure itself on the CPU.
 class Recording {
@@ -61,13 +70,13 @@ class Backend {
     virtual void upload(void* device, const void* host,
                         size_t bytes) = 0;  ///< ordered with the ops; host may be reused on return
     virtual void download(void* host, const void* device, size_t bytes) = 0;  ///< waits for the ops before it
-    /// `count` pieces of `bytes` bytes, `stride` bytes apart both on the device and in `host`; what lies between them
-    /// in `host` stays. Waits once.
-    virtual void downloadPieces(void* host, const void* device, size_t bytes, size_t stride, size_t count) {
-        for (size_t i = 0; i < count; ++i)
-            download(static_cast<char*>(host) + i * stride, static_cast<const char*>(device) + i * stride, bytes);
-    }
+    /// Queues a copy of `count` pieces of `bytes` bytes, `stride` apart on the device, to memory of the backend, where
+    /// they lie one behind the other. Waits for nothing. The copy must not outlive the backend.
+    virtual std::unique_ptr<HostCopy> startCopy(const void* device, size_t bytes, size_t stride, size_t count);
     virtual void synchronize() = 0;
+    /// How often a call has waited for all that was queued. None is needed between steps whose results are read one
+    /// step late.
+    virtual uint64_t waits() const { return 0; }
 
     /// Scratch bytes that an op needs beside its arguments. The engine takes the maximum over a step in its plan and
     /// binds it once.

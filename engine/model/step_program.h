@@ -54,6 +54,10 @@ class StepProgram {
     std::vector<char> controlBytesNow(kernels::Backend& backend) const;
     void restoreControl(kernels::Backend& backend, const std::vector<char>& bytes);
 
+    /// What a step leaves for the host, on its way: the state, and the slots (their dear part too, when `dear`).
+    std::unique_ptr<kernels::HostCopy> startState(kernels::Backend& backend) const;
+    std::unique_ptr<kernels::HostCopy> startSlots(kernels::Backend& backend, bool dear) const;
+    std::vector<kernels::TensorSlot> slotsOf(kernels::HostCopy& copy, bool dear) const;
     kernels::StepState state(kernels::Backend& backend) const;
     void setState(kernels::Backend& backend, const kernels::StepState& state);
     /// dear false: the amaxes and counters alone, the dear sets stay zero.
@@ -79,6 +83,7 @@ class StepProgram {
     void replay(kernels::Backend& backend, int key, void (StepProgram::*queue)(kernels::Backend&));
     size_t plainBytes() const;
     void placeComputeCopies();
+    bool keepsTransposes() const;  ///< of weight codes, beside the codes
     size_t weightBytes() const;
     size_t controlBytes() const;
     size_t unfusedBytes() const;

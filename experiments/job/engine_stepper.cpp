@@ -11,6 +11,8 @@ class EngineStepper final : public Stepper {
         : data_(std::move(data)), trainer_(spec.trainer, device, data_) {}
 
     engine::StepMetrics step() override { return trainer_.step(); }
+    engine::StepMetrics stepThenAnother() override { return trainer_.step(true); }
+    bool stepAhead() const override { return trainer_.stepAhead(); }
     engine::EvalResult evaluate() override { return trainer_.evaluate(); }
     int64_t stepIndex() const override { return trainer_.stepIndex(); }
     int64_t tokensSeen() const override { return trainer_.tokensSeen(); }

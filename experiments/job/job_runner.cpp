@@ -226,16 +226,29 @@ void JobRunner::announce() {
 
 void JobRunner::loop() {
     while (stepper_->stepIndex() < plan_.spec.trainer.steps) {
-        poll(false);
-        if (paused_) pauseUntilToldOtherwise();
-        if (stop_ || stopNow_ || diverged_) return;
+        if (!stepper_->stepAhead()) {
+            poll(false);
+            if (paused_) pauseUntilToldOtherwise();
+            if (stop_ || stopNow_ || diverged_) return;
+        }
         oneStep();
     }
 }
 
+/// Whether the step after the coming one may start before the coming one is read: nothing happens between the two.
+bool JobRunner::looksAhead() const {
+    const int64_t step = stepper_->stepIndex() + 1;
+    const auto due = [step](int64_t every) { return every > 0 && step % every == 0; };
+    const auto policy = plan_.spec.trainer.nonfinite;
+    const bool keepsGoing = policy == engine::NonfinitePolicy::Skip || policy == engine::NonfinitePolicy::Continue;
+    return keepsGoing && !auto_ && !diverged_ && step < plan_.spec.trainer.steps && !due(plan_.spec.evalEvery) &&
+           !due(plan_.spec.checkpoint.every) && !mailbox_.hasCommands() &&
+           secondsSince(lastPoll_) + lastStepSeconds_ < std::max(kLongestPollSeconds, 4 * lastStepSeconds_);
+}
+
 void JobRunner::oneStep() {
     tokensBefore_ = stepper_->tokensSeen();
-    const engine::StepMetrics metrics = stepper_->step();
+    const engine::StepMetrics metrics = looksAhead() ? stepper_->stepThenAnother() : stepper_->step();
     afterStep(metrics);
     if (metrics.step == plan_.checkpointStep + 1 || std::exchange(precisionChanged_, false)) {
         auto rows = stepper_->effectivePrecision();

@@ -37,6 +37,7 @@ class JobRunner {
     using Clock = std::chrono::steady_clock;
     static constexpr int kDivergedSteps = 100;  ///< non-finite steps running that end a run under policy skip
     static constexpr double kFlushSeconds = 0.2, kPollSeconds = 0.05;
+    static constexpr double kLongestPollSeconds = 0.1;  ///< or four steps: commands of other processes wait no longer
 
     void train();
     bool waitForDevice();
@@ -45,6 +46,7 @@ class JobRunner {
     void announce();
     void loop();
     void oneStep();
+    bool looksAhead() const;
     void afterStep(const engine::StepMetrics& metrics);
     void judgeFinite(const engine::StepMetrics& metrics);
     void evaluate();

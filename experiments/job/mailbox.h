@@ -32,6 +32,10 @@ class Mailbox {
         const std::lock_guard lock(mutex_);
         return std::exchange(commands_, {});
     }
+    bool hasCommands() const {
+        const std::lock_guard lock(mutex_);
+        return !commands_.empty();
+    }
     /// Returns at once when a command waits, else after `ms` at the latest.
     void waitForCommand(int ms) {
         std::unique_lock lock(mutex_);
@@ -52,7 +56,7 @@ class Mailbox {
     std::atomic<bool> ended{false};  ///< after the last message was posted
 
   private:
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable arrived_;
     std::vector<JobCommand> commands_;
     std::vector<JobMessage> messages_;

@@ -17,6 +17,9 @@ class Stepper {
   public:
     virtual ~Stepper() = default;
     virtual engine::StepMetrics step() = 0;
+    /// step(), where the next call is a step too.
+    virtual engine::StepMetrics stepThenAnother() { return step(); }
+    virtual bool stepAhead() const { return false; }
     virtual engine::EvalResult evaluate() = 0;
     virtual int64_t stepIndex() const = 0;
     virtual int64_t tokensSeen() const = 0;

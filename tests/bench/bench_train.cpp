@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 #include "bench.h"
@@ -94,6 +95,7 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     config.optimizer.learningRate = 1e-4f;
     config.probes.every = options.probeEvery;
     config.probes.counters = options.statistics;
+    if (!options.clip) config.optimizer.clip = 0;
     if (!setPrecision(precision, config.precision))
         throw Error(ErrorCode::InvalidConfig,
                     "precision: \"" + precision + "\"; allowed: fp32, tf32, fp16, bf16, fp8-delayed, fp8-current");
@@ -101,17 +103,23 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     engine::Trainer trainer(config, {options.device, options.threads, ""},
                             std::make_shared<HashTokens>(config.model.vocabulary, config.model.context));
     const double firstLoss = trainer.step().loss, first = std::chrono::duration<double>(Clock::now() - start).count();
-    for (int i = 1; i < 5; ++i) trainer.step();
+    for (int i = 1; i < 5; ++i) trainer.step(true);
     const auto sensors = trainer.deviceId() == "cpu" ? nullptr : kernels::DeviceSensors::open(0);
     const double joules = sensors ? sensors->read().joules : 0;
     std::vector<double> seconds;
     double phases[4] = {}, total = 0, loss = 0;
+    uint64_t losses = 0;  // a hash: the same losses to the last bit
     int phased = 0;
-    while (total < options.seconds || seconds.size() < 20) {
-        const engine::StepMetrics metrics = trainer.step();
+    const auto goesOn = [&] {
+        if (options.steps > 0) return static_cast<int>(seconds.size()) < options.steps;
+        return total < options.seconds || seconds.size() < 20;
+    };
+    while (goesOn()) {
+        const engine::StepMetrics metrics = trainer.step(true);
         seconds.push_back(metrics.seconds);
         total += metrics.seconds;
         loss = metrics.loss;
+        losses = losses * 0x100000001b3ull ^ std::bit_cast<uint64_t>(metrics.loss);
         if (metrics.phaseSeconds[0] <= 0) continue;
         ++phased;
         for (int i = 0; i < 4; ++i) phases[i] += metrics.phaseSeconds[i];
@@ -128,7 +136,7 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     if (sensors)
         fmt::print(", {:.2f} GiB in use, {:.3f} mJ/token, {} MHz", static_cast<double>(after.memoryUsed) / (1 << 30),
                    (after.joules - joules) * 1e3 / (tokens * static_cast<double>(seconds.size())), after.smMHz);
-    fmt::print(", first step {:.2f} s, loss {:.4f} -> {:.4f}\n", first, firstLoss, loss);
+    fmt::print(", first step {:.2f} s, loss {:.4f} -> {:.4f} ({:016x})\n", first, firstLoss, loss, losses);
     if (phased)
         fmt::print("      matmul {:.3f}, attention {:.3f}, elementwise {:.3f}, optimizer {:.3f} ms\n",
                    phases[0] / phased * 1e3, phases[1] / phased * 1e3, phases[2] / phased * 1e3,

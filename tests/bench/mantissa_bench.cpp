@@ -3,7 +3,7 @@
 // wall clock
 // (--processor-time: of one thread on the processor); bodies of a table run interleaved.
 // mantissa_bench train [--device D] --config S32,M32,L16,X4 --precision bf16,fp8-delayed,fp8-current
-// [--statistics on|off] [--probe-every N]: whole training steps.
+// [--statistics on|off] [--clip on|off] [--probe-every N] [--steps N]: whole training steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,6 +50,10 @@ int run(int count, char** arguments) {
             options.precisions = arguments[++i];
         else if (argument == "--statistics" && hasValue)
             options.statistics = std::string(arguments[++i]) != "off";
+        else if (argument == "--clip" && hasValue)
+            options.clip = std::string(arguments[++i]) != "off";
+        else if (argument == "--steps" && hasValue)
+            options.steps = std::stoi(arguments[++i]);
         else if (argument == "--probe-every" && hasValue)
             options.probeEvery = std::stoi(arguments[++i]);
         else if (argument == "--processor-time")

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/trainer.h"
+#include "engine/trainer_core.h"
 #include "tests/support/cuda_twin.h"
 #include "tests/support/engine_configs.h"
 
@@ -70,6 +71,37 @@ TEST_F(TrainerOnGpu, TwoRunsHaveTheSameBitsWithAndWithoutProbes) {
         EXPECT_EQ(first.stateHash(), second.stateHash()) << c.name;
         EXPECT_EQ(first.stateHash(), probed.stateHash()) << c.name << " probed";
     }
+}
+
+/// Proof P05: statistics are on, and the host reads a step's results while the next step runs.
+TEST_F(TrainerOnGpu, NothingWaitsBetweenStepsReadLate) {
+    TrainerConfig config = tinyConfig(PrecisionMode::Fp8, RecipeKind::Delayed);
+    config.steps = 100;
+    config.probes.every = 2, config.probes.histograms = 4;
+    Trainer plain(config, {"cuda", 0, ""}, tokensFor(config));
+    std::string reason;
+    const auto backend = test::cudaBackend(reason);
+    TrainerCore late(config, *backend, tokensFor(config));
+    uint64_t waits = 0;
+    for (int step = 1; step <= 40; ++step) {
+        if (step == 10) waits = backend->waits();  // every graph has been recorded
+        const StepMetrics now = plain.step(), then = late.step(step < 40);
+        ASSERT_EQ(late.stepAhead(), step < 40);
+        ASSERT_EQ(now.step, then.step);
+        ASSERT_EQ(now.loss, then.loss) << "step " << step;
+        ASSERT_EQ(now.gradientNorm, then.gradientNorm) << "step " << step;
+        ASSERT_EQ(now.numerics->tensors.size(), then.numerics->tensors.size());
+        for (size_t i = 0; i < now.numerics->tensors.size(); ++i) {
+            const TensorNumerics &a = now.numerics->tensors[i], &b = then.numerics->tensors[i];
+            ASSERT_EQ(a.amax, b.amax) << "step " << step << " tensor " << i;
+            ASSERT_EQ(a.scale, b.scale) << "step " << step << " tensor " << i;
+            for (int c = 0; c < 8; ++c) ASSERT_EQ(a.counters[c], b.counters[c]) << "step " << step << " tensor " << i;
+            ASSERT_EQ(a.mse, b.mse) << "step " << step << " tensor " << i;
+            ASSERT_EQ(a.exponents, b.exponents) << "step " << step << " tensor " << i;
+        }
+    }
+    EXPECT_EQ(backend->waits(), waits);
+    EXPECT_EQ(late.stateHash(), plain.stateHash());
 }
 
 TEST_F(TrainerOnGpu, LossFallsAndTheMapNamesWhatRan) {

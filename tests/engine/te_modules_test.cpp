@@ -5,153 +5,16 @@
 #include <bit>
 #include <cmath>
 
-#include "engine/checkpoint/safetensors.h"
-#include "tests/support/linear_bench.h"
+#include "tests/support/te_modules.h"
 
 namespace mantissa::engine {
 namespace {
 
 using kernels::DType;
+using namespace test::recorded;
 using test::bf16Bits;
 using test::bf16Value;
 using test::LinearBench;
-
-constexpr int64_t kRows = 64, kIn = 64, kOut = 96;
-constexpr double kHopperSum = 0x1p-14;
-
-class Recorded {
-  public:
-    Recorded()
-        : file_(std::string(MANTISSA_TEST_DATA) + "/te/f_modules.safetensors"), index_(readSafetensorsIndex(file_)) {}
-    std::vector<float> values(const std::string& name) const {
-        const SafetensorsEntry* entry = index_.find(name);
-        EXPECT_NE(entry, nullptr) << name;
-        return readSafetensorsValues(file_, *entry);
-    }
-    std::vector<uint16_t> bits(const std::string& name) const {
-        std::vector<uint16_t> bits;
-        for (float value : values(name)) bits.push_back(bf16Bits(value));
-        return bits;
-    }
-
-  private:
-    FileReader file_;
-    SafetensorsIndex index_;
-};
-
-PrecisionConfig recipe(RecipeKind kind) {
-    PrecisionConfig config;
-    config.recipe = kind;
-    config.historyLength = 4;
-    return config;
-}
-
-/// One BF16 step (near a midpoint the two sides round apart) and the recorded sum's own error: Hopper's FP8 units keep
-/// about 14 bits of a sum (arXiv:2412.19437, section 3.5.2), so 2^-14 of the sum of magnitudes. `extra`: share of the
-/// largest value.
-void expectNear(const std::vector<float>& got, const std::vector<float>& wanted, const std::vector<double>& magnitudes,
-                const std::string& what, double extra = 0) {
-    ASSERT_EQ(got.size(), wanted.size()) << what;
-    double largest = 0;
-    for (float value : wanted) largest = std::max(largest, std::abs(static_cast<double>(value)));
-    for (size_t i = 0; i < got.size(); ++i) {
-        const double step = std::ldexp(1.0, std::ilogb(std::max(std::abs(wanted[i]), 1e-30f)) - 7);
-        const double bound = extra * largest + step + kHopperSum * magnitudes[i];
-        ASSERT_NEAR(got[i], wanted[i], bound) << what << " element " << i;
-    }
-}
-
-/// sum_k |a(i, k)| |b(j, k)| for a (m, k), b (n, k), both given by an accessor.
-template <class A, class B>
-std::vector<double> sumOfMagnitudes(int64_t m, int64_t n, int64_t k, A a, B b) {
-    std::vector<double> sums;
-    for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < n; ++j) {
-            double sum = 0;
-            for (int64_t c = 0; c < k; ++c) sum += std::abs(static_cast<double>(a(i, c)) * b(j, c));
-            sums.push_back(sum);
-        }
-    return sums;
-}
-
-struct Magnitudes {
-    std::vector<double> y, dx, dw;
-};
-
-Magnitudes magnitudesOf(const std::vector<uint16_t>& x, const std::vector<uint16_t>& w,
-                        const std::vector<uint16_t>& dy) {
-    const auto at = [](const std::vector<uint16_t>& values, int64_t row, int64_t col, int64_t cols) {
-        return bf16Value(values[static_cast<size_t>(row * cols + col)]);
-    };
-    return {sumOfMagnitudes(
-                kRows, kOut, kIn, [&](int64_t i, int64_t c) { return at(x, i, c, kIn); },
-                [&](int64_t j, int64_t c) { return at(w, j, c, kIn); }),
-            sumOfMagnitudes(
-                kRows, kIn, kOut, [&](int64_t i, int64_t c) { return at(dy, i, c, kOut); },
-                [&](int64_t j, int64_t c) { return at(w, c, j, kIn); }),
-            sumOfMagnitudes(
-                kOut, kIn, kRows, [&](int64_t i, int64_t c) { return at(dy, c, i, kOut); },
-                [&](int64_t j, int64_t c) { return at(x, c, j, kIn); })};
-}
-
-std::vector<float> rounded(const std::vector<float>& values) {
-    std::vector<float> out;
-    for (float value : values) out.push_back(bf16Value(bf16Bits(value)));
-    return out;
-}
-
-std::vector<float> widened(const std::vector<uint16_t>& bits) {
-    std::vector<float> out;
-    for (uint16_t value : bits) out.push_back(bf16Value(value));
-    return out;
-}
-
-void expectScale(const LinearBench& bench, TensorRole role, float scale, const std::vector<float>& history,
-                 size_t column, size_t columns, const std::string& what, int ulps) {
-    const auto distance = [](float a, float b) {
-        return std::abs(std::bit_cast<int32_t>(a) - std::bit_cast<int32_t>(b));
-    };
-    EXPECT_LE(distance(bench.entry(role).scale, scale), ulps)
-        << what << ": " << bench.entry(role).scale << ", recorded " << scale;
-    for (size_t slot = 0; slot < 4; ++slot)
-        EXPECT_LE(distance(bench.window(role)[slot], history[slot * columns + column]), ulps)
-            << what << " window slot " << slot;
-}
-
-/// ulps: how far the scales and windows of input may be off.
-void checkScales(const Recorded& recorded, const LinearBench& bench, const std::string& step, int ulps) {
-    const auto forward = recorded.values(step + ".scaling_fwd.scale"),
-               forwardHistory = recorded.values(step + ".scaling_fwd.amax_history");
-    const auto backward = recorded.values(step + ".scaling_bwd.scale"),
-               backwardHistory = recorded.values(step + ".scaling_bwd.amax_history");
-    expectScale(bench, TensorRole::Input, forward[0], forwardHistory, 0, 3, step + " input", ulps);
-    expectScale(bench, TensorRole::Weight, forward[1], forwardHistory, 1, 3, step + " weight", 0);
-    expectScale(bench, TensorRole::GradOutput, backward[0], backwardHistory, 0, 2, step + " grad_output", 0);
-}
-
-void runLinear(RecipeKind kind, const std::string& module, const std::vector<int>& steps) {
-    const Recorded recorded;
-    LinearBench bench(kRows, kIn, kOut, recipe(kind));
-    const auto weight = recorded.bits(module + ".W"), bias = recorded.bits(module + ".b");
-    for (int step : steps) {
-        const std::string name = module + ".s" + std::to_string(step);
-        const auto x = recorded.bits(name + ".x"), dy = recorded.bits(name + ".dy");
-        std::vector<uint16_t> y(kRows * kOut), dx(kRows * kIn);
-        std::vector<float> dw(kOut * kIn);
-        bench.begin();
-        bench.cast(TensorRole::Input, x.data());
-        bench.cast(TensorRole::Weight, weight.data());
-        bench.forward(bias.data(), y.data(), DType::BF16);
-        bench.cast(TensorRole::GradOutput, dy.data());
-        bench.backward(dx.data(), DType::BF16, dw.data());
-        bench.update();
-        const Magnitudes magnitudes = magnitudesOf(x, weight, dy);
-        expectNear(widened(y), recorded.values(name + ".y"), magnitudes.y, name + ".y");
-        expectNear(widened(dx), recorded.values(name + ".dx"), magnitudes.dx, name + ".dx");
-        expectNear(rounded(dw), recorded.values(name + ".dW"), magnitudes.dw, name + ".dW");
-        if (kind == RecipeKind::Delayed) checkScales(recorded, bench, name, 0);
-    }
-}
 
 TEST(TeModules, LinearDelayedFourSteps) {
     runLinear(RecipeKind::Delayed, "linear.delayed", {0, 1, 2, 3});
@@ -184,6 +47,7 @@ TEST(TeModules, LayerNormLinearDelayedCastsFromF32) {
         norm.mean = mean.data();
         norm.rstd = rstd.data();
         bench.backend().run(norm);
+        bench.readCodes(TensorRole::Input);
         bench.cast(TensorRole::Weight, weight.data());
         bench.forward(bias.data(), y.data(), DType::BF16);
         bench.cast(TensorRole::GradOutput, dy.data());

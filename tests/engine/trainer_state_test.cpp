@@ -109,6 +109,26 @@ TEST(TrainerState, SameBitsOnAnyNumberOfThreads) {
     }
 }
 
+TEST(TrainerState, StepsReadOneLateAreTheSame) {
+    for (const auto& [mode, recipe] : kModes) {
+        TrainerConfig config = shortConfig(mode, recipe);
+        config.probes.every = 2;
+        Trainer plain(config, {"cpu", 2, ""}, tokensFor(config)), late(config, {"cpu", 2, ""}, tokensFor(config));
+        for (int step = 1; step <= 6; ++step) {
+            const StepMetrics now = plain.step(), then = late.step(step < 6);
+            EXPECT_EQ(now.step, then.step);
+            EXPECT_EQ(now.loss, then.loss);
+            EXPECT_EQ(now.numerics->probed, then.numerics->probed);
+            if (!late.stepAhead()) continue;
+            EXPECT_EQ(late.stepIndex(), step);
+            EXPECT_THROW(late.evaluate(), Error);
+            EXPECT_THROW(late.stateHash(), Error);
+        }
+        EXPECT_FALSE(late.stepAhead());
+        EXPECT_EQ(plain.stateHash(), late.stateHash());
+    }
+}
+
 TEST(TrainerState, StochasticRoundingIsReproducible) {
     for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current}) {
         TrainerConfig config = shortConfig(PrecisionMode::Fp8, recipe);

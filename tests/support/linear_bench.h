@@ -26,29 +26,36 @@ inline float bf16Value(uint16_t bits) {
     return value;
 }
 
+/// All arguments are host memory; it is copied to the device and back around every call.
 class LinearBench {
   public:
-    LinearBench(int64_t rows, int64_t in, int64_t out, const engine::PrecisionConfig& config)
+    /// backend: nullptr makes a CPU backend.
+    LinearBench(int64_t rows, int64_t in, int64_t out, const engine::PrecisionConfig& config,
+                kernels::Backend* backend = nullptr)
         : rows_(rows),
           in_(in),
           out_(out),
           plan_(makePlan(in, out, config)),
           scaling_(plan_, config, 1),
           map_(plan_),
-          backend_(kernels::createCpuBackend(executor_)),
+          own_(backend ? nullptr : kernels::createCpuBackend(executor_)),
+          backend_(backend ? backend : own_.get()),
           scalingMemory_(*backend_, scaling_.bytes()) {
         scaling_.bind(scalingMemory_.data());
         scaling_.initialise(*backend_);
         xCodes.resize(static_cast<size_t>(rows * in));
         wCodes.resize(static_cast<size_t>(out * in));
         dyCodes.resize(static_cast<size_t>(rows * out));
-        workspace_ = engine::DeviceMemory(*backend_, size_t{16} << 20);
+        for (size_t role = 0; role < 3; ++role)
+            deviceCodes_[role] = engine::DeviceMemory(*backend_, codes(static_cast<engine::TensorRole>(role)).size());
+        workspace_ = engine::DeviceMemory(*backend_, size_t{64} << 20);
         backend_->bindWorkspace(workspace_.data(), workspace_.bytes());
     }
 
     /// Start of a step: the slots of activations are cleared.
     void begin() {
-        for (int slot = 0; slot < scaling_.slotCount(); ++slot) scaling_.slots()[slot] = {};
+        const std::vector<kernels::TensorSlot> clear(static_cast<size_t>(scaling_.slotCount()));
+        backend_->upload(scaling_.slots(), clear.data(), clear.size() * sizeof(kernels::TensorSlot));
         scaling_.beginPass(*backend_);
     }
     /// Casts a BF16 tensor as its producer and the second pass would.
@@ -56,38 +63,66 @@ class LinearBench {
         const int slot = plan_.slot(0, role);
         const int64_t rows = role == engine::TensorRole::Weight ? out_ : rows_;
         const int64_t cols = role == engine::TensorRole::GradOutput ? out_ : in_;
+        const size_t bytes = static_cast<size_t>(rows * cols) * sizeof(uint16_t);
+        engine::DeviceMemory in(*backend_, bytes);
+        backend_->upload(in.data(), values, bytes);
         kernels::Quantize op;
         op.rows = rows;
         op.cols = cols;
-        op.in = values;
-        op.target = scaling_.producerCast(slot, codes(role), flags_);
+        op.in = in.data();
+        op.target = scaling_.producerCast(slot, deviceCodes(role), flags_);
         backend_->run(op);
-        scaling_.finishCast(*backend_, slot, values, rows, cols, codes(role), flags_);
+        scaling_.finishCast(*backend_, slot, in.data(), rows, cols, deviceCodes(role), flags_);
+        backend_->download(codes(role).data(), deviceCodes(role).rows, codes(role).size());
     }
     void forward(const uint16_t* bias, void* y, kernels::DType type) {
+        const size_t biasBytes = static_cast<size_t>(out_) * sizeof(uint16_t);
+        const size_t bytes = static_cast<size_t>(rows_ * out_) * kernels::dtypeSize(type);
+        engine::DeviceMemory biasMemory(*backend_, biasBytes), out(*backend_, bytes);
+        if (bias) backend_->upload(biasMemory.data(), bias, biasBytes);
         linear().forward(*backend_, rows_, operand(engine::TensorRole::Input), operand(engine::TensorRole::Weight),
-                         bias, y, type);
+                         bias ? biasMemory.data() : nullptr, out.data(), type);
+        backend_->download(y, out.data(), bytes);
     }
     void backward(void* dx, kernels::DType type, float* dw) {
+        const size_t bytes = static_cast<size_t>(rows_ * in_) * kernels::dtypeSize(type);
+        const size_t weightBytes = static_cast<size_t>(out_ * in_) * sizeof(float);
+        engine::DeviceMemory out(*backend_, bytes), weight(*backend_, weightBytes);
         linear().inputGradient(*backend_, rows_, operand(engine::TensorRole::GradOutput),
-                               operand(engine::TensorRole::Weight), dx, type);
+                               operand(engine::TensorRole::Weight), out.data(), type);
         linear().weightGradient(*backend_, rows_, operand(engine::TensorRole::GradOutput),
-                                operand(engine::TensorRole::Input), dw, false);
+                                operand(engine::TensorRole::Input), static_cast<float*>(weight.data()), false);
+        backend_->download(dx, out.data(), bytes);
+        backend_->download(dw, weight.data(), weightBytes);
     }
     void update() {
-        kernels::StepState applied;
-        scaling_.updateDelayed(*backend_, &applied);
+        const kernels::StepState applied;
+        engine::DeviceMemory state(*backend_, sizeof(applied));
+        backend_->upload(state.data(), &applied, sizeof(applied));
+        scaling_.updateDelayed(*backend_, static_cast<const kernels::StepState*>(state.data()));
     }
-    const kernels::ScaleEntry& entry(engine::TensorRole role) const { return scaling_.table()[plan_.slot(0, role)]; }
-    const kernels::TensorSlot& slot(engine::TensorRole role) const { return scaling_.slots()[plan_.slot(0, role)]; }
-    const float* window(engine::TensorRole role) const {
-        return scaling_.history() + scaling_.descriptions()[static_cast<size_t>(plan_.slot(0, role))].historyOffset;
+    kernels::ScaleEntry entry(engine::TensorRole role) const {
+        kernels::ScaleEntry entry;
+        backend_->download(&entry, scaling_.table() + plan_.slot(0, role), sizeof(entry));
+        return entry;
     }
+    std::vector<float> window(engine::TensorRole role) const {
+        const kernels::ScalingTensor& tensor = scaling_.descriptions()[static_cast<size_t>(plan_.slot(0, role))];
+        std::vector<float> window(static_cast<size_t>(tensor.historyLength));
+        backend_->download(window.data(), scaling_.history() + tensor.historyOffset, window.size() * sizeof(float));
+        return window;
+    }
+    /// For ops that the test runs itself, on the CPU: codes go to the device's copy, not to xCodes.
     kernels::CastTarget target(engine::TensorRole role) {
-        return scaling_.producerCast(plan_.slot(0, role), codes(role), flags_);
+        return scaling_.producerCast(plan_.slot(0, role), deviceCodes(role), flags_);
     }
     void finish(engine::TensorRole role, const uint16_t* values, int64_t rows, int64_t cols) {
-        scaling_.finishCast(*backend_, plan_.slot(0, role), values, rows, cols, codes(role), flags_);
+        scaling_.finishCast(*backend_, plan_.slot(0, role), values, rows, cols, deviceCodes(role), flags_);
+        backend_->download(codes(role).data(), deviceCodes(role).rows, codes(role).size());
+    }
+    /// Codes that an op of the test's own wrote.
+    void readCodes(engine::TensorRole role) {
+        backend_->download(codes(role).data(), deviceCodes(role).rows, codes(role).size());
     }
     kernels::Backend& backend() { return *backend_; }
     std::vector<engine::EffectivePrecision> effective() const { return map_.rows(plan_); }
@@ -108,15 +143,16 @@ class LinearBench {
         plan.linears.push_back(linear);
         return plan;
     }
-    engine::CodePair codes(engine::TensorRole role) {
-        return {(role == engine::TensorRole::Input    ? xCodes
-                 : role == engine::TensorRole::Weight ? wCodes
-                                                      : dyCodes)
-                    .data(),
-                nullptr};
+    std::vector<uint8_t>& codes(engine::TensorRole role) {
+        return role == engine::TensorRole::Input ? xCodes : role == engine::TensorRole::Weight ? wCodes : dyCodes;
     }
+    engine::CodePair deviceCodes(engine::TensorRole role) {
+        return {static_cast<uint8_t*>(deviceCodes_[static_cast<size_t>(role)].data()), nullptr};
+    }
+    /// The codes as the test may have changed them.
     engine::Operand operand(engine::TensorRole role) {
-        return {nullptr, codes(role).rows, nullptr, scaling_.scaleInv(plan_.slot(0, role), flags_)};
+        backend_->upload(deviceCodes(role).rows, codes(role).data(), codes(role).size());
+        return {nullptr, deviceCodes(role).rows, nullptr, scaling_.scaleInv(plan_.slot(0, role), flags_)};
     }
     engine::Linear linear() { return engine::Linear(plan_, 0, map_); }
 
@@ -125,8 +161,9 @@ class LinearBench {
     engine::PrecisionPlan plan_;
     engine::ScalingState scaling_;
     engine::EffectiveMap map_;
-    std::unique_ptr<kernels::Backend> backend_;
-    engine::DeviceMemory scalingMemory_, workspace_;
+    std::unique_ptr<kernels::Backend> own_;
+    kernels::Backend* backend_;
+    engine::DeviceMemory scalingMemory_, workspace_, deviceCodes_[3];
     engine::PassFlags flags_;
 };
 

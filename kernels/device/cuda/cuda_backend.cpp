@@ -107,7 +107,7 @@ void CudaBackend::upload(void* device, const void* host, size_t bytes) {
         return;
     }
     MANTISSA_CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, context_.stream));
-    MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+    waitForStream();
 }
 
 char* CudaBackend::landing(size_t bytes) {
@@ -121,30 +121,82 @@ char* CudaBackend::landing(size_t bytes) {
     return landing_;
 }
 
-void CudaBackend::downloadPieces(void* host, const void* device, size_t bytes, size_t stride, size_t count) {
-    if (bytes == 0 || count == 0) return;
-    char* pinned = landing(bytes * count);
-    MANTISSA_CUDA_CHECK(
-        cudaMemcpy2DAsync(pinned, bytes, device, stride, bytes, count, cudaMemcpyDeviceToHost, context_.stream));
-    MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
-    for (size_t i = 0; i < count; ++i) std::memcpy(static_cast<char*>(host) + i * stride, pinned + i * bytes, bytes);
-}
-
 void CudaBackend::download(void* host, const void* device, size_t bytes) {
     if (bytes == 0) return;
     if (bytes <= kStagingHalf) {
         char* pinned = landing(bytes);
         MANTISSA_CUDA_CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, context_.stream));
-        MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+        waitForStream();
         std::memcpy(host, pinned, bytes);
         return;
     }
     MANTISSA_CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, context_.stream));
-    MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+    waitForStream();
 }
 
 void CudaBackend::synchronize() {
+    waitForStream();
+}
+
+void CudaBackend::waitForStream() {
+    ++waits_;
     MANTISSA_CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+}
+
+PinnedPool::~PinnedPool() {
+    for (const Buffer& buffer : free_) {
+        cudaEventDestroy(buffer.ready);
+        cudaFreeHost(buffer.memory);
+    }
+}
+
+PinnedPool::Buffer PinnedPool::take(size_t bytes) {
+    for (size_t i = 0; i < free_.size(); ++i) {
+        if (free_[i].bytes < bytes) continue;
+        const Buffer buffer = free_[i];
+        free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
+        return buffer;
+    }
+    Buffer buffer;
+    buffer.bytes = bytes;
+    MANTISSA_CUDA_CHECK(cudaHostAlloc(reinterpret_cast<void**>(&buffer.memory), bytes, cudaHostAllocDefault));
+    MANTISSA_CUDA_CHECK(cudaEventCreateWithFlags(&buffer.ready, cudaEventDisableTiming));
+    return buffer;
+}
+
+namespace {
+
+class PinnedCopy final : public HostCopy {
+  public:
+    PinnedCopy(std::shared_ptr<PinnedPool> pool, size_t bytes) : pool_(std::move(pool)), buffer_(pool_->take(bytes)) {}
+    ~PinnedCopy() override {
+        cudaEventSynchronize(buffer_.ready);
+        pool_->giveBack(buffer_);
+    }
+    const PinnedPool::Buffer& buffer() const { return buffer_; }
+    const void* wait() override {
+        MANTISSA_CUDA_CHECK(cudaEventSynchronize(buffer_.ready));
+        return buffer_.memory;
+    }
+
+  private:
+    std::shared_ptr<PinnedPool> pool_;
+    PinnedPool::Buffer buffer_;
+};
+
+}  // namespace
+
+std::unique_ptr<HostCopy> CudaBackend::startCopy(const void* device, size_t bytes, size_t stride, size_t count) {
+    auto copy = std::make_unique<PinnedCopy>(copies_, bytes * count);
+    if (stride == bytes || count == 1) {
+        MANTISSA_CUDA_CHECK(
+            cudaMemcpyAsync(copy->buffer().memory, device, bytes * count, cudaMemcpyDeviceToHost, context_.stream));
+    } else {
+        MANTISSA_CUDA_CHECK(cudaMemcpy2DAsync(copy->buffer().memory, bytes, device, stride, bytes, count,
+                                              cudaMemcpyDeviceToHost, context_.stream));
+    }
+    MANTISSA_CUDA_CHECK(cudaEventRecord(copy->buffer().ready, context_.stream));
+    return copy;
 }
 
 void CudaBackend::bindWorkspace(void* memory, size_t bytes) {

@@ -43,6 +43,25 @@ class GraphRecording final : public Recording {
     uint64_t replays_ = 0;
 };
 
+/// Pinned buffers with an event each, used again and again by copies to the host.
+class PinnedPool {
+  public:
+    struct Buffer {
+        char* memory = nullptr;
+        size_t bytes = 0;
+        cudaEvent_t ready = nullptr;
+    };
+    PinnedPool() = default;
+    PinnedPool(const PinnedPool&) = delete;
+    PinnedPool& operator=(const PinnedPool&) = delete;
+    ~PinnedPool();
+    Buffer take(size_t bytes);
+    void giveBack(const Buffer& buffer) { free_.push_back(buffer); }
+
+  private:
+    std::vector<Buffer> free_;
+};
+
 /// Thread: every call from the one that created it.
 class CudaBackend final : public Backend, private DeviceTables {
   public:
@@ -54,8 +73,9 @@ class CudaBackend final : public Backend, private DeviceTables {
     void release(void* memory) noexcept override;
     void upload(void* device, const void* host, size_t bytes) override;
     void download(void* host, const void* device, size_t bytes) override;
-    void downloadPieces(void* host, const void* device, size_t bytes, size_t stride, size_t count) override;
+    std::unique_ptr<HostCopy> startCopy(const void* device, size_t bytes, size_t stride, size_t count) override;
     void synchronize() override;
+    uint64_t waits() const override { return waits_; }
 
     size_t workspace(const Matmul& op) const override;
     MatmulReport run(const Matmul& op) override;
@@ -82,6 +102,7 @@ class CudaBackend final : public Backend, private DeviceTables {
     void enterPhase(Phase phase);
     void* stage(const void* host, size_t bytes);
     char* landing(size_t bytes);
+    void waitForStream();
 
     DeviceInfo info_;
     int capability_ = 0;
@@ -96,6 +117,8 @@ class CudaBackend final : public Backend, private DeviceTables {
     size_t stagingUsed_ = 0;
     int stagingHalf_ = 0;
     cudaEvent_t stagingFree_[2] = {};
+    uint64_t waits_ = 0;
+    std::shared_ptr<PinnedPool> copies_ = std::make_shared<PinnedPool>();
     char* landing_ = nullptr;  ///< pinned memory for downloads, grown as needed up to kStagingHalf
     size_t landingBytes_ = 0;
 

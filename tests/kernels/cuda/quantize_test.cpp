@@ -207,6 +207,50 @@ TEST_F(QuantizeOnGpu, RecordedBytesOfTransformerEngine) {
     EXPECT_EQ(files, 12);
 }
 
+// Section c: amax, scale and codes of every recorded vector.
+TEST_F(QuantizeOnGpu, RecordedCurrentScalingOfTransformerEngine) {
+    const auto bytes = test::goldenBytes("te/c_current.json");
+    const auto json = nlohmann::json::parse(bytes.begin(), bytes.end());
+    int cases = 0;
+    for (const auto& [key, entry] : json["cases"].items()) {
+        const std::string input = key.substr(0, key.find(" | "));
+        std::vector<float> values;
+        for (const auto& text : json["inputs_dec"][input])
+            values.push_back(std::strtof(text.get<std::string>().c_str(), nullptr));
+        const bool allEqual = input.find("all_") == 0 || input == "zeros" || input == "minus_zeros";
+        values.resize(256, allEqual ? values[0] : 0.0f);
+        const bool half = key.find("bfloat16") != std::string::npos;
+        std::vector<uint16_t> narrow;
+        for (float value : values) narrow.push_back(encodeBf16(value));
+        const auto expected = test::hexBytes(entry["codes"]);
+        std::vector<uint8_t> codes(values.size());
+        std::vector<TensorSlot> slot(1);
+        std::vector<ScaleEntry> table(1);
+        Quantize op;
+        op.rows = 1, op.cols = static_cast<int64_t>(values.size());
+        op.inType = half ? DType::BF16 : DType::F32;
+        op.in = half ? static_cast<const void*>(narrow.data()) : values.data();
+        op.roundToBf16 = false;
+        op.target.format = key.find("e4m3") != std::string::npos ? DType::E4M3 : DType::E5M2;
+        op.target.slot = slot.data(), op.target.amaxOnly = true;
+        CurrentScale scale;
+        scale.slot = slot.data(), scale.entry = table.data(), scale.format = op.target.format;
+        scale.powerOfTwo = key.find("pow2=1") != std::string::npos;
+        scale.epsilon = key.find("eps=0.0") != std::string::npos ? 0.0f : 1e-6f;
+        test::Twins twins(*gpu_);
+        twins.add(narrow), twins.add(values), twins.add(codes), twins.add(slot), twins.add(table);
+        twins.run(op);
+        twins.run(scale);
+        op.target.amaxOnly = false, op.target.codes = codes.data(), op.target.scale = &table[0].scale;
+        twins.run(op);
+        EXPECT_EQ(floatBits(twins.get(table)[0].scaleInv), test::hexBits(entry["scale_inv"]["hex"][0])) << key;
+        const std::vector<uint8_t> got = twins.get(codes);
+        for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(got[i], expected[i]) << key << " element " << i;
+        ++cases;
+    }
+    EXPECT_EQ(cases, 336);
+}
+
 // Section a: every recorded sequence at once, a tensor of the table each.
 TEST_F(ScalingOnGpu, RecordedDelayedSequencesOfTransformerEngine) {
     const auto bytes = test::goldenBytes("te/a_delayed.json");
