@@ -4,9 +4,11 @@
 #include "kernels/matmul/matmul_cuda.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/device/cuda/cuda_check.h"
+#include "kernels/matmul/stored_choices.h"
 
 namespace mantissa::kernels::cuda {
 
@@ -114,6 +116,8 @@ struct MatmulLibrary::Plan {
 };
 
 MatmulLibrary::MatmulLibrary(const CublasLtApi& api, int capability) : api_(api), capability_(capability) {
+    const char* wish = std::getenv("MANTISSA_MATMUL");
+    storedChoices_ = !wish || std::string(wish) != "first";
     const cublasStatus_t status = api_.Create(&handle_);
     if (status != CUBLAS_STATUS_SUCCESS) {
         throw Error(ErrorCode::DeviceFailure,
@@ -149,23 +153,41 @@ size_t MatmulLibrary::workspaceBytes(const Matmul& op) const {
     return bytes;
 }
 
-const char* MatmulLibrary::describe(const cublasLtMatmulAlgo_t& algorithm, int rank) {
-    const auto attribute = [&](cublasLtMatmulAlgoConfigAttributes_t which) {
-        uint32_t value = 0;
-        size_t written = 0;
-        api_.MatmulAlgoConfigGetAttribute(&algorithm, which, &value, sizeof value, &written);
-        return std::to_string(value);
-    };
-    const size_t version = api_.GetVersion();
-    const std::string text = "cublasLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
-                             "." + std::to_string(version % 100) + " #" + std::to_string(rank) + " id " +
-                             attribute(CUBLASLT_ALGO_CONFIG_ID) + " tile " + attribute(CUBLASLT_ALGO_CONFIG_TILE_ID) +
-                             " stages " + attribute(CUBLASLT_ALGO_CONFIG_STAGES_ID) + " splitK " +
-                             attribute(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
-    return names_.insert(text).first->c_str();
+uint32_t MatmulLibrary::attribute(const cublasLtMatmulAlgo_t& algorithm,
+                                  cublasLtMatmulAlgoConfigAttributes_t which) const {
+    uint32_t value = 0;
+    size_t written = 0;
+    api_.MatmulAlgoConfigGetAttribute(&algorithm, which, &value, sizeof value, &written);
+    return value;
 }
 
-const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& pointers) {
+int MatmulLibrary::choose(const cublasLtMatmulHeuristicResult_t* results, int count, const Matmul& op) const {
+    const auto valid = [&](int i) { return results[i].state == CUBLAS_STATUS_SUCCESS; };
+    if (const StoredChoice* stored = storedChoices_ ? storedChoice(op, api_.GetVersion(), capability_) : nullptr) {
+        for (int i = 0; i < count; ++i)
+            if (valid(i) && attribute(results[i].algo, CUBLASLT_ALGO_CONFIG_TILE_ID) == stored->tile &&
+                attribute(results[i].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == stored->splitK)
+                return i;
+    }
+    int chosen = 0;
+    while (chosen < count && !valid(chosen)) ++chosen;
+    return chosen;
+}
+
+const char* MatmulLibrary::describe(const cublasLtMatmulAlgo_t& algorithm, int rank) {
+    const auto text = [&](cublasLtMatmulAlgoConfigAttributes_t which) {
+        return std::to_string(attribute(algorithm, which));
+    };
+    const size_t version = api_.GetVersion();
+    const std::string name = "cublasLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+                             "." + std::to_string(version % 100) + " #" + std::to_string(rank) + " id " +
+                             text(CUBLASLT_ALGO_CONFIG_ID) + " tile " + text(CUBLASLT_ALGO_CONFIG_TILE_ID) +
+                             " stages " + text(CUBLASLT_ALGO_CONFIG_STAGES_ID) + " splitK " +
+                             text(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    return names_.insert(name).first->c_str();
+}
+
+const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& pointers, const Matmul& op) {
     std::string bytes(reinterpret_cast<const char*>(&key), sizeof key);
     const auto found = plans_.find(bytes);
     if (found != plans_.end()) return *found->second;
@@ -208,8 +230,7 @@ const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& p
     const cublasStatus_t status = api_.MatmulAlgoGetHeuristic(handle_, made->desc, made->left, made->right, made->out,
                                                               made->out, preference, kAsked, results, &count);
     api_.MatmulPreferenceDestroy(preference);
-    int chosen = 0;
-    while (chosen < count && results[chosen].state != CUBLAS_STATUS_SUCCESS) ++chosen;
+    const int chosen = choose(results, count, op);
     if (status != CUBLAS_STATUS_SUCCESS || chosen >= count) {
         throw Error(
             ErrorCode::DeviceFailure,
@@ -280,7 +301,7 @@ MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) 
 
     const Pointers pointers{key.scaled ? left.scaleInv : nullptr, key.scaled ? right.scaleInv : nullptr,
                             libraryBias ? op.bias : nullptr};
-    const Plan& chosen = plan(key, pointers);
+    const Plan& chosen = plan(key, pointers, op);
     chosen.point(pointers);
     const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
     chosen.check(api_.Matmul(handle_, chosen.desc, factors ? factors : &one, left.data, chosen.left, right.data,

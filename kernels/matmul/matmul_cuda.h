@@ -12,9 +12,9 @@
 
 namespace mantissa::kernels::cuda {
 
-/// Determinism: the first valid algorithm of the library's own ranking is taken and kept for the shape, the workspace
-/// has one fixed size, and everything runs on one stream; so the same library and chip give the same bits. Thread: the
-/// backend's.
+/// Determinism: the stored choice (stored_choices.h) or else the first valid algorithm of the library's own ranking is
+/// taken and kept for the shape, the workspace has one fixed size, and everything runs on one stream; so the same
+/// library and chip give the same bits. Thread: the backend's.
 class MatmulLibrary {
   public:
     /// capability: major * 10 + minor; FP8 runs natively from 89 on.
@@ -30,12 +30,17 @@ class MatmulLibrary {
     struct Key;
     struct Plan;
     struct Pointers;
-    const Plan& plan(const Key& key, const Pointers& pointers);
+    const Plan& plan(const Key& key, const Pointers& pointers, const Matmul& op);
+    /// Of the ranking's `count` results: the stored choice where there is one and it is valid, else the first valid
+    /// one; `count` when none is.
+    int choose(const cublasLtMatmulHeuristicResult_t* results, int count, const Matmul& op) const;
     bool runsNativeFp8(const Matmul& op) const;
     const char* describe(const cublasLtMatmulAlgo_t& algorithm, int rank);
+    uint32_t attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which) const;
 
     const CublasLtApi& api_;
     int capability_;
+    bool storedChoices_ = true;  ///< MANTISSA_MATMUL=first leaves the choice to the library's ranking
     cublasLtHandle_t handle_ = nullptr;
     std::map<std::string, std::unique_ptr<Plan>> plans_;
     std::set<std::string> names_;
