@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 
 #include "engine/plan/parameter_layout.h"
 #include "engine/plan/precision_plan.h"
 #include "engine/thread_pool.h"
 #include "engine/trainer_core.h"
+#include "kernels/device/sensors.h"
 #include "kernels/error.h"
 
 namespace mantissa::engine {
@@ -67,10 +69,27 @@ std::unique_ptr<kernels::Backend> makeBackend(const DeviceChoice& choice, kernel
 
 struct Trainer::Impl {
     Impl(const TrainerConfig& config, const DeviceChoice& choice, std::shared_ptr<const TokenSource> data)
-        : pool(choice.threads), backend(makeBackend(choice, pool)), core(config, *backend, std::move(data)) {}
+        : pool(choice.threads), backend(makeBackend(choice, pool)), core(config, *backend, std::move(data)) {
+        const int index = cudaIndex(choice);
+        if (index >= 0) sensors = kernels::DeviceSensors::open(index);
+        if (sensors) joulesBefore = sensors->read().joules;
+    }
+    /// A reading takes some NVML calls, so it is made at most ten times a second.
+    const std::optional<DeviceReading>& readSensors() {
+        const auto now = std::chrono::steady_clock::now();
+        if (!sensors || (reading && now - readAt < std::chrono::milliseconds(100))) return reading;
+        const kernels::SensorReading r = sensors->read();
+        reading = DeviceReading{r.watts, r.joules - joulesBefore, r.memoryUsed, r.smMHz, r.memoryMHz, r.celsius};
+        readAt = now;
+        return reading;
+    }
     ThreadPool pool;
     std::unique_ptr<kernels::Backend> backend;
     TrainerCore core;
+    std::unique_ptr<kernels::DeviceSensors> sensors;
+    std::optional<DeviceReading> reading;
+    std::chrono::steady_clock::time_point readAt;
+    double joulesBefore = 0;
 };
 
 MemoryPlan Trainer::plan(const TrainerConfig& config, const DeviceChoice& device, uint64_t corpusBytes) {
@@ -97,6 +116,7 @@ Trainer::~Trainer() = default;
 StepMetrics Trainer::step(bool another) {
     StepMetrics metrics = impl_->core.step(another);
     impl_->pool.stepBoundary();
+    metrics.device = impl_->readSensors();
     return metrics;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,14 @@ struct MemoryPlan {
     uint64_t total() const { return weights + gradients + moments + activations + workspace + host; }
 };
 
+/// What the board itself reports (NVML), GPUs only. Values it does not report stay 0.
+struct DeviceReading {
+    double watts = 0;   ///< mean of about the last second
+    double joules = 0;  ///< by the board's energy counter since the trainer was made; take differences over >= 10 s
+    uint64_t memoryUsed = 0;  ///< bytes in use on the device by all processes
+    uint32_t smMHz = 0, memoryMHz = 0, celsius = 0;
+};
+
 /// One training step, all numbers measured or computed in that step.
 struct StepMetrics {
     int64_t step = 0;         ///< 1-based
@@ -38,6 +47,7 @@ struct StepMetrics {
     bool applied = true;   ///< the optimizer ran
     double lossScale = 1;  ///< FP16
     std::shared_ptr<const NumericsRecord> numerics;
+    std::optional<DeviceReading> device;           ///< the newest one, not older than 0.1 s or a step
     std::shared_ptr<const TroubleReport> trouble;  ///< of a non-finite step that follows finite ones; else nullptr
 };
 

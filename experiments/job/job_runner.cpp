@@ -285,7 +285,7 @@ void JobRunner::afterStep(const engine::StepMetrics& metrics) {
     step.totalTokens = stepper_->tokensSeen();
     step.tokensPerSecond = elapsed > 0 ? static_cast<double>(metrics.tokens) / elapsed : 0;
     step.stepMs = elapsed * 1000;
-    step.memoryBytes = resident_;
+    step.memoryBytes = metrics.device ? metrics.device->memoryUsed : resident_;
     step.timeMs = nowMs();
     rates_.push_back(step.tokensPerSecond);
     if (rates_.size() > 200) rates_.pop_front();
@@ -311,6 +311,12 @@ void JobRunner::afterStep(const engine::StepMetrics& metrics) {
         known += metrics.phaseSeconds[i] * 1000;
     }
     record.scalars.emplace_back(Metric::PhaseGap, std::max(0.0, step.stepMs - known));
+    if (metrics.device)
+        record.scalars.insert(record.scalars.end(), {{Metric::PowerWatts, metrics.device->watts},
+                                                     {Metric::EnergyJoules, metrics.device->joules},
+                                                     {Metric::SmMhz, metrics.device->smMHz},
+                                                     {Metric::MemoryMhz, metrics.device->memoryMHz},
+                                                     {Metric::Celsius, metrics.device->celsius}});
     if (plan_.spec.trainer.precision.mode == engine::PrecisionMode::Fp16)
         record.scalars.emplace_back(Metric::LossScale, metrics.lossScale);
     writer_->addStep(record, metrics.numerics.get());

@@ -24,6 +24,11 @@ constexpr MetricName kMetrics[] = {{Metric::Loss, "loss"},
                                    {Metric::Seconds, "seconds"},
                                    {Metric::TimeMs, "time_ms"},
                                    {Metric::Applied, "applied"},
+                                   {Metric::PowerWatts, "power_w"},
+                                   {Metric::EnergyJoules, "energy_j"},
+                                   {Metric::SmMhz, "sm_mhz"},
+                                   {Metric::MemoryMhz, "memory_mhz"},
+                                   {Metric::Celsius, "celsius"},
                                    {Metric::ValidationLoss, "val_loss"}};
 
 constexpr const char* kStatistics[] = {"amax",

@@ -27,6 +27,11 @@ enum class Metric : uint8_t {
     Seconds,
     TimeMs,
     Applied,
+    PowerWatts,
+    EnergyJoules,
+    SmMhz,
+    MemoryMhz,
+    Celsius,
     End,
     ValidationLoss = 63,
 };
@@ -51,6 +56,8 @@ inline bool isDear(Statistic statistic) {
 }
 
 /// A counter that was read as a double; damaged data may hold anything, which must not become an undefined conversion.
-inline uint64_t toCount(double value) { return value > 0 ? static_cast<uint64_t>(value < 9e15 ? value : 9e15) : 0; }
+inline uint64_t toCount(double value) {
+    return value > 0 ? static_cast<uint64_t>(value < 9e15 ? value : 9e15) : 0;
+}
 
 }  // namespace mantissa::experiments

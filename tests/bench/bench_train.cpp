@@ -134,8 +134,10 @@ void trainOne(const Options& options, const Configuration& configuration, const 
         tokens / timing.median, flops / timing.median * 1e-12,
         static_cast<double>(trainer.memoryPlan().total()) / (1 << 30));
     if (sensors)
-        fmt::print(", {:.2f} GiB in use, {:.3f} mJ/token, {} MHz", static_cast<double>(after.memoryUsed) / (1 << 30),
-                   (after.joules - joules) * 1e3 / (tokens * static_cast<double>(seconds.size())), after.smMHz);
+        fmt::print(", {:.2f} GiB in use, {:.3f} mJ/token, {:.0f} W, {} MHz",
+                   static_cast<double>(after.memoryUsed) / (1 << 30),
+                   (after.joules - joules) * 1e3 / (tokens * static_cast<double>(seconds.size())),
+                   (after.joules - joules) / total, after.smMHz);
     fmt::print(", first step {:.2f} s, loss {:.4f} -> {:.4f} ({:016x})\n", first, firstLoss, loss, losses);
     if (phased)
         fmt::print("      matmul {:.3f}, attention {:.3f}, elementwise {:.3f}, optimizer {:.3f} ms\n",
