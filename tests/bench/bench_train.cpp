@@ -57,6 +57,10 @@ class HashTokens final : public engine::TokenSource {
 bool setPrecision(const std::string& name, engine::PrecisionConfig& precision) {
     using engine::PrecisionMode;
     using engine::RecipeKind;
+    if (const size_t at = name.find("+head"); at != std::string::npos && at + 5 == name.size()) {
+        precision.headFp8 = true;
+        return setPrecision(name.substr(0, at), precision);
+    }
     const struct {
         const char* name;
         PrecisionMode mode;
@@ -98,7 +102,8 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     if (!options.clip) config.optimizer.clip = 0;
     if (!setPrecision(precision, config.precision))
         throw Error(ErrorCode::InvalidConfig,
-                    "precision: \"" + precision + "\"; allowed: fp32, tf32, fp16, bf16, fp8-delayed, fp8-current");
+                    "precision: \"" + precision +
+                        "\"; allowed: fp32, tf32, fp16, bf16, fp8-delayed, fp8-current; +head after an FP8 one");
     const auto start = Clock::now();
     engine::Trainer trainer(config, {options.device, options.threads, ""},
                             std::make_shared<HashTokens>(config.model.vocabulary, config.model.context));
@@ -129,7 +134,7 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     const double tokens = static_cast<double>(config.batch) * config.model.context;
     const double flops = engine::Trainer::flopsPerToken(engine::ModelConfig{config.model}) * tokens;
     fmt::print(
-        "{:5} {:12} {:8.3f} ms/step ({:.3f} to {:.3f}, n {}), {:10.0f} tokens/s, {:6.1f} TFLOP/s, plan {:6.2f} GiB",
+        "{:5} {:16} {:8.3f} ms/step ({:.3f} to {:.3f}, n {}), {:10.0f} tokens/s, {:6.1f} TFLOP/s, plan {:6.2f} GiB",
         configuration.name, precision, timing.median * 1e3, timing.best * 1e3, timing.worst * 1e3, seconds.size(),
         tokens / timing.median, flops / timing.median * 1e-12,
         static_cast<double>(trainer.memoryPlan().total()) / (1 << 30));

@@ -32,7 +32,8 @@ struct GraphTiming {
 class GraphRecording final : public Recording {
   public:
     /// Takes `captured` over.
-    GraphRecording(cudaGraph_t captured, std::shared_ptr<GraphTiming> timing);
+    /// stream: where both graphs are uploaded, so that no replay is the first to do it.
+    GraphRecording(cudaGraph_t captured, std::shared_ptr<GraphTiming> timing, cudaStream_t stream);
     ~GraphRecording() override;
     void launch(cudaStream_t stream);
     const std::shared_ptr<GraphTiming>& timing() const { return timing_; }

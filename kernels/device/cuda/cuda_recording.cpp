@@ -73,13 +73,16 @@ void GraphTiming::addTo(PhaseTimes& out) const {
     }
 }
 
-GraphRecording::GraphRecording(cudaGraph_t captured, std::shared_ptr<GraphTiming> timing) : timing_(std::move(timing)) {
+GraphRecording::GraphRecording(cudaGraph_t captured, std::shared_ptr<GraphTiming> timing, cudaStream_t stream)
+    : timing_(std::move(timing)) {
     cudaGraph_t stripped = nullptr;
     try {
         MANTISSA_CUDA_CHECK(cudaGraphInstantiate(&timed_, captured, 0));
         MANTISSA_CUDA_CHECK(cudaGraphClone(&stripped, captured));
         stripEvents(stripped);
         MANTISSA_CUDA_CHECK(cudaGraphInstantiate(&plain_, stripped, 0));
+        MANTISSA_CUDA_CHECK(cudaGraphUpload(timed_, stream));
+        MANTISSA_CUDA_CHECK(cudaGraphUpload(plain_, stream));
     } catch (...) {
         if (stripped) cudaGraphDestroy(stripped);
         cudaGraphDestroy(captured);
@@ -130,7 +133,7 @@ std::unique_ptr<Recording> CudaBackend::record(std::function<void()> ops) {
     }
     const std::shared_ptr<GraphTiming> timing = std::exchange(recording_, nullptr);
     MANTISSA_CUDA_CHECK(cudaStreamEndCapture(context_.stream, &graph));
-    return std::make_unique<GraphRecording>(graph, timing);
+    return std::make_unique<GraphRecording>(graph, timing, context_.stream);
 }
 
 void CudaBackend::replay(Recording& recording) {
