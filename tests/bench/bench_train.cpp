@@ -21,9 +21,9 @@ struct Configuration {
 };
 constexpr int kWords = 50257;
 const Configuration kConfigurations[] = {
-    {"nano", {96, 128, 4, 4, 512, 128, true}, 16},        {"S32", {96, 768, 12, 4, 3072, 256, true}, 32},
-    {"M32", {kWords, 768, 12, 12, 3072, 1024, true}, 32}, {"L16", {kWords, 1600, 25, 48, 6400, 1024, true}, 16},
-    {"X4", {kWords, 4096, 32, 8, 16384, 2048, true}, 4},
+    {"nano", {96, 128, 4, 4, 512, 128, true}, 16},         {"minigpt4", {96, 768, 12, 4, 3072, 256, true}, 4},
+    {"S32", {96, 768, 12, 4, 3072, 256, true}, 32},        {"M32", {kWords, 768, 12, 12, 3072, 1024, true}, 32},
+    {"L16", {kWords, 1600, 25, 48, 6400, 1024, true}, 16}, {"X4", {kWords, 4096, 32, 8, 16384, 2048, true}, 4},
 };
 
 /// Tokens from a hash of window and place: never zeros, no file.
@@ -115,9 +115,10 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     double phases[4] = {}, total = 0, loss = 0;
     uint64_t losses = 0;  // a hash: the same losses to the last bit
     int phased = 0;
+    const size_t least = trainer.deviceId() == "cpu" ? 5 : 20;
     const auto goesOn = [&] {
         if (options.steps > 0) return static_cast<int>(seconds.size()) < options.steps;
-        return total < options.seconds || seconds.size() < 20;
+        return total < options.seconds || seconds.size() < least;
     };
     while (goesOn()) {
         const engine::StepMetrics metrics = trainer.step(true);
@@ -158,7 +159,8 @@ void trainBench(const Options& options) {
         const auto found = std::find_if(std::begin(kConfigurations), std::end(kConfigurations),
                                         [&](const Configuration& c) { return name == c.name; });
         if (found == std::end(kConfigurations))
-            throw Error(ErrorCode::InvalidConfig, "config: \"" + name + "\"; allowed: nano, S32, M32, L16, X4");
+            throw Error(ErrorCode::InvalidConfig,
+                        "config: \"" + name + "\"; allowed: nano, minigpt4, S32, M32, L16, X4");
         for (const std::string& precision : split(options.precisions)) trainOne(options, *found, precision);
     }
 }
