@@ -1,7 +1,9 @@
 // Matrix product on the CPU, host part: the contract's checks, the cut into regions and tiles, the report.
 //
 // A region multiplies all rows of A with some columns of B: first its share of B is packed by all workers, then tiles
-// of rows are multiplied. How it is cut changes no bit of the result (kernels/matmul/matmul_kernels.h).
+// of rows are multiplied. Where k is strided in both (wgrad) and one side is narrow, each tile spans the narrow side,
+// and the worker packs the tile's share of the wide one itself, block by block: it then stays in the second-level
+// cache. How a product is cut changes no bit of the result (kernels/matmul/matmul_kernels.h).
 #include <algorithm>
 #include <array>
 #include <string>
@@ -19,6 +21,8 @@ constexpr int64_t kLeastColumns = 256;     // a region's, where B would be large
 constexpr int64_t kMostColumns = 512;      // the sums of a tile's rows stay in the second-level cache
 constexpr int64_t kTileRows = 128;
 constexpr int64_t kTilesPerThread = 6;
+constexpr int64_t kNarrow = 256;          // rows or columns: the packed narrow side stays in the second-level cache
+constexpr int64_t kSpansPerThread = 4;    // tiles that span the narrow side
 constexpr int64_t kPackElements = 16384;  // packed by one tile: 5 to 10 microseconds
 
 int64_t divideUp(int64_t a, int64_t b) {
@@ -35,26 +39,49 @@ struct Plan {
     int64_t columns;                ///< of a region
     int64_t tileRows, tileColumns;  ///< of a tile
     bool sharedA;                   ///< A is packed once for all tiles (k strided, small enough)
+    bool ownB = false;              ///< tiles pack their own columns of B
     int64_t bias, packedA, packedB, scratch;
 
     Plan(const Matmul& op, const MatmulKernels& kernels, int threads)
         : form(packedFormOf(op.a.type, kernels.usesBf16())), units(unitsOf(form, op.k)) {
-        const int64_t fitting = kPackedBytes / (4 * std::max<int64_t>(units, 1));
-        const int64_t most = std::clamp(fitting, kLeastColumns, kMostColumns);
-        const int64_t regions = std::max<int64_t>(1, divideUp(op.n, most));
-        columns = roundUp(divideUp(op.n, regions), kernels.nr);
         const int64_t panelsA = divideUp(op.m, kernels.mr);
         packedA = roundUp(panelsA * panelStrideA(units, kernels.mr), 16);
         sharedA = !op.a.kContiguous && packedA * 4 <= kPackedBytes;
+        columns = columnsOfRegion(op.n, kernels.nr);
+        const bool strided = !op.a.kContiguous && !op.b.kContiguous;
+        if (strided && op.n <= kNarrow && op.m >= op.n) {
+            sharedA = false;
+            spanColumns(op.m, kernels.mr, threads);
+        } else if (strided && op.m <= kNarrow && op.m < op.n) {
+            ownB = true;
+            columns = roundUp(op.n, kernels.nr);
+            spanRows(op.m, kernels, threads);
+        } else {
+            cutTiles(op.m, kernels, threads);
+        }
         if (!sharedA) packedA = 0;
-        cutTiles(op.m, kernels, threads);
         bias = roundUp(columns, 16);
-        packedB = roundUp(columns * units, 16);
-        scratch = roundUp(matmulScratchFloats(kernels, tileRows, tileColumns, units), 16);
+        packedB = ownB ? 0 : roundUp(columns * units, 16);
+        scratch = roundUp(matmulScratchFloats(kernels, tileRows, tileColumns, units, ownB), 16);
     }
     size_t bytes(int threads) const { return static_cast<size_t>(bias + packedA + packedB + scratch * threads) * 4; }
 
   private:
+    int64_t columnsOfRegion(int64_t n, int nr) const {
+        const int64_t fitting = kPackedBytes / (4 * std::max<int64_t>(units, 1));
+        const int64_t most = std::clamp(fitting, kLeastColumns, kMostColumns);
+        return roundUp(divideUp(n, std::max<int64_t>(1, divideUp(n, most))), nr);
+    }
+    void spanColumns(int64_t m, int mr, int threads) {
+        const int64_t panels = divideUp(std::max<int64_t>(m, 1), mr);
+        tileRows = mr * std::clamp<int64_t>(panels / (kSpansPerThread * threads), 1, kTileRows / mr);
+        tileColumns = columns;
+    }
+    void spanRows(int64_t m, const MatmulKernels& kernels, int threads) {
+        const int64_t panels = columns / kernels.nr;
+        tileColumns = kernels.nr * std::clamp<int64_t>(panels / (kSpansPerThread * threads), 1, kTileRows / kernels.nr);
+        tileRows = roundUp(std::max<int64_t>(m, 1), kernels.mr);
+    }
     /// As large as leaves every thread a few tiles, and about square: that reads least.
     void cutTiles(int64_t m, const MatmulKernels& kernels, int threads) {
         const int64_t panels = divideUp(std::max<int64_t>(m, 1), kernels.mr);
@@ -82,14 +109,14 @@ float biasAt(const Matmul& op, int64_t column) {
     return static_cast<const float*>(op.bias)[column];
 }
 
-/// Packs the region's columns of B, and A where it is shared. Lines of k go together where k is strided, so that memory
-/// is read in order.
+/// Packs what the region's tiles share: its columns of B, and A. Lines of k go together where k is strided, so that
+/// memory is read in order.
 void packRegion(const MatmulJob& job, const MatmulKernels& kernels, bool withA, Executor& executor) {
     const int64_t panels = divideUp(job.columns, kernels.nr), perPanel = std::max<int64_t>(1, job.b.k * kernels.nr);
     const auto lines = [&](int64_t rows) { return std::max<int64_t>(8, kPackElements / std::max<int64_t>(1, rows)); };
     const int64_t groupA = lines(job.a.rows), tilesA = withA ? divideUp(job.units, groupA) : 0;
     const int64_t groupB = job.b.kContiguous ? std::max<int64_t>(1, kPackElements / perPanel) : lines(job.columns);
-    const int64_t tilesB = divideUp(job.b.kContiguous ? panels : job.units, groupB);
+    const int64_t tilesB = job.packedB ? divideUp(job.b.kContiguous ? panels : job.units, groupB) : 0;
     executor.run(tilesA + tilesB, [&](int64_t tile, int) {
         if (tile < tilesA) return kernels.packA(job, tile * groupA, std::min(job.units, (tile + 1) * groupA));
         const int64_t first = (tile - tilesA) * groupB;
@@ -150,7 +177,8 @@ MatmulReport runCpu(const Matmul& op, const CpuContext& context) {
     MatmulJob job;
     job.a = sourceOf(op.a, op.m, op.k, op.tf32);
     job.b = sourceOf(op.b, op.n, op.k, op.tf32);
-    job.form = plan.form, job.units = job.panelUnits = plan.units, job.packedB = packedB;
+    job.form = plan.form, job.units = job.panelUnits = plan.units;
+    job.packedB = plan.ownB ? nullptr : packedB;
     job.packedA = plan.sharedA ? packedA : nullptr;
     job.scaleInvA = op.a.scaleInv ? *op.a.scaleInv : 1, job.scaleInvB = op.b.scaleInv ? *op.b.scaleInv : 1;
     job.out = op.out, job.outType = op.outType, job.ldOut = op.ldOut, job.accumulate = op.accumulate;

@@ -54,7 +54,7 @@ struct MatmulJob {
     PackedForm form = PackedForm::F32;
     int64_t units = 0;         ///< of the whole k
     int64_t panelUnits = 0;    ///< units between the panels of packedB, at least `units`
-    float* packedB = nullptr;  ///< panels of `nr` columns: (panel, unit, nr) units
+    float* packedB = nullptr;  ///< panels of `nr` columns: (panel, unit, nr) units; or nullptr: tiles pack their own
     float* packedA =
         nullptr;  ///< all rows of a k-strided A: panels of `mr` rows, or nullptr: tiles pack their own rows
     int64_t firstColumn = 0;
@@ -89,12 +89,14 @@ MANTISSA_ALWAYS_INLINE constexpr int64_t panelStrideA(int64_t units, int mr) {
     return units * mr + 16;
 }
 
-/// Floats of scratch that a worker needs for tiles of `rows` rows: packed A, and sums kept between blocks.
-inline int64_t matmulScratchFloats(const MatmulKernels& kernels, int64_t rows, int64_t columns, int64_t units) {
+/// Floats of scratch that a worker needs for tiles of rows x columns: packed A, sums kept between blocks, and with ownB
+/// packed B.
+inline int64_t matmulScratchFloats(const MatmulKernels& kernels, int64_t rows, int64_t columns, int64_t units,
+                                   bool ownB = false) {
     const int64_t paddedRows = (rows + kernels.mr - 1) / kernels.mr * kernels.mr;
     const int64_t paddedColumns = (columns + kernels.nr - 1) / kernels.nr * kernels.nr;
     return paddedRows * kUnitsBlock + paddedRows / kernels.mr * 16 +
-           (units > kUnitsBlock ? paddedRows * paddedColumns : 0);
+           (units > kUnitsBlock ? paddedRows * paddedColumns : 0) + (ownB ? paddedColumns * kUnitsBlock : 0);
 }
 
 MANTISSA_DECLARE_ISA_TABLE(MatmulKernels, matmulKernels)

@@ -233,17 +233,26 @@ void tileOfForm(const MatmulJob& job, int64_t firstRow, int64_t rows, int64_t fi
                 float* scratch) {
     const int64_t rowPanels = (rows + kMr - 1) / kMr;
     float* const partials = scratch + rowPanels * panelStrideA(kUnitsBlock, kMr);
+    const int64_t columnPanels = (lastColumn - firstColumn + kNr - 1) / kNr;
+    float* const ownB = partials + (job.units > kUnitsBlock ? rowPanels * kMr * columnPanels * kNr : 0);
     for (int64_t unit = 0; unit == 0 || unit < job.units; unit += kUnitsBlock) {
         const int64_t lastUnit = smaller(unit + kUnitsBlock, job.units);
         const BlockOfA block(job, firstRow, rows, unit, lastUnit, scratch);
         const bool first = unit == 0, last = lastUnit == job.units;
+        const float* panels = job.packedB + firstColumn * job.panelUnits + unit * kNr;
+        int64_t panelUnits = job.panelUnits;
+        if (!job.packedB) {
+            panels = ownB, panelUnits = lastUnit - unit;
+            packPanels(job.b, job.form, kNr, job.firstColumn + firstColumn, lastColumn - firstColumn, unit, lastUnit,
+                       ownB, panelUnits * kNr);
+        }
         float* partial = partials;
         for (int64_t column = firstColumn; column < lastColumn; column += kNr) {
-            const float* b = job.packedB + column * job.panelUnits + unit * kNr;
+            const float* b = panels + (column - firstColumn) * panelUnits;
             // The next panel of B comes in while this one is used: from the last-level cache it would take a third of
             // the time (measured).
             const int64_t step = 4 * kNr / rowPanels;
-            Ahead ahead{reinterpret_cast<const char*>(b + job.panelUnits * kNr), step};
+            Ahead ahead{reinterpret_cast<const char*>(b + panelUnits * kNr), step};
             if (column + kNr >= lastColumn) ahead = {reinterpret_cast<const char*>(b), 0};
             for (int64_t row = 0; row < rows;
                  row += kMr, partial += kMr * kNr, ahead.address += ahead.unitBytes * (lastUnit - unit))
