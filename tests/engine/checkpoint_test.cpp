@@ -94,6 +94,23 @@ TEST_F(Checkpoint, ResumeInEveryPrecision) {
     }
 }
 
+/// A rate at which FP16 overflows: skipped steps halve the loss scale, so that it is no longer the one a run begins
+/// with.
+TEST_F(Checkpoint, ResumeKeepsTheLossScale) {
+    TrainerConfig config = this->config(PrecisionMode::Fp16, RecipeKind::Bf16);
+    config.optimizer.learningRate = 1000;
+    Trainer whole(config, {"cpu", 1, ""}, tokensFor(config));
+    for (int i = 0; i < 6; ++i) whole.step();
+    whole.saveCheckpoint(path("scaled"));
+    Trainer resumed(config, {"cpu", 2, ""}, tokensFor(config));
+    resumed.loadCheckpoint(path("scaled"), false);
+    const double scale = whole.step().lossScale;
+    EXPECT_LT(scale, 65536);
+    EXPECT_GE(scale, 1);
+    EXPECT_EQ(resumed.step().lossScale, scale);
+    EXPECT_EQ(resumed.stateHash(), whole.stateHash());
+}
+
 TEST_F(Checkpoint, Fp8FromBf16SaysThatScalesStartAtOne) {
     const TrainerConfig bf16 = config(PrecisionMode::Bf16), fp8 = config();
     Trainer first(bf16, {"cpu", 1, ""}, tokensFor(bf16));
