@@ -17,8 +17,10 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
 #include "kernels/norm/norm_passes.h"
+#include "kernels/numerics/numerics_ops.h"
 #include "kernels/optimizer/adamw_passes.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/quantize/block_quantize.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/scaling/scaling.h"
 
@@ -32,16 +34,18 @@ struct PhaseTimes {
 };
 
 // All ops that go through the seam; Matmul is apart because it reports what ran.
-#define MANTISSA_OPS(X)                                                                                              \
-    X(Quantize, Elementwise)                                                                                         \
-    X(DelayedUpdate, Elementwise)                                                                                    \
-    X(CurrentScale, Elementwise)                                                                                     \
-    X(NormForward, Elementwise)                                                                                      \
-    X(NormBackward, Elementwise) X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise)                \
-        X(AttentionForward, Attention) X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise)              \
-            X(EmbeddingBackward, Elementwise) X(CrossEntropy, Elementwise) X(SumLosses, Elementwise)                 \
-                X(StepBegin, Elementwise) X(SumSquares, Optimizer) X(GradientControl, Optimizer) X(AdamW, Optimizer) \
-                    X(AdamWPass, Optimizer) X(NormPass, Elementwise) X(InitNormal, Elementwise) X(Fill, Elementwise)
+#define MANTISSA_OPS(X)                                                                                               \
+    X(Quantize, Elementwise)                                                                                          \
+    X(DelayedUpdate, Elementwise)                                                                                     \
+    X(CurrentScale, Elementwise)                                                                                      \
+    X(NormForward, Elementwise)                                                                                       \
+    X(NormBackward, Elementwise)                                                                                      \
+    X(ActivationForward, Elementwise) X(ActivationBackward, Elementwise) X(AttentionForward, Attention)               \
+        X(AttentionBackward, Attention) X(EmbeddingForward, Elementwise) X(EmbeddingBackward, Elementwise)            \
+            X(CrossEntropy, Elementwise) X(SumLosses, Elementwise) X(StepBegin, Elementwise) X(SumSquares, Optimizer) \
+                X(GradientControl, Optimizer) X(AdamW, Optimizer) X(AdamWPass, Optimizer) X(NormPass, Elementwise)    \
+                    X(InitNormal, Elementwise) X(Fill, Elementwise) X(BlockQuantize, Elementwise)                     \
+                        X(CheckFinite, Elementwise) X(ShadowProduct, Elementwise) X(CodeCheck, Elementwise)
 
 /// A copy of device memory to the host that may still be under way.
 class HostCopy {

@@ -30,7 +30,11 @@ struct Fp8Traits {
 inline constexpr Fp8Traits kE4m3{3, 7, 0x7E, 0x43E00000u, 0x3C800000u, 0x3B000000u, 0x43E80000u, 0x43E00001u, 7};
 inline constexpr Fp8Traits kE5m2{2, 15, 0x7B, 0x47600000u, 0x38800000u, 0x37800000u, 0x476FFFFFu, 0x47600001u, 3};
 
+/// E2M1 by the same rules, its codes with the sign at bit 7: 6 is the largest, 7 ties to 8 and is clipped.
+inline constexpr Fp8Traits kE2m1{1, 1, 0x07, 0x40C00000u, 0x3F800000u, 0x3F000000u, 0x40DFFFFFu, 0x40C00001u, 1};
+
 MANTISSA_ALWAYS_INLINE constexpr Fp8Traits fp8Traits(DType format) {
+    if (format == DType::E2M1) return kE2m1;
     return format == DType::E5M2 ? kE5m2 : kE4m3;
 }
 

@@ -15,9 +15,11 @@ struct MatmulOperand {
     DType type = DType::F32;
     bool kContiguous = true;          ///< true: stored [row][k], leading dimension `ld`; false: stored [k][row]
     int64_t ld = 0;                   ///< elements between consecutive rows of the storage
-    const float* scaleInv = nullptr;  ///< FP8: device memory; value = code value * scaleInv
+    const float* scaleInv = nullptr;  ///< FP8, or BF16 values of codes: device memory; value = code value * scaleInv
     const uint8_t* transposed =
         nullptr;  ///< FP8 where the chip needs k contiguous: codes stored the other way round, ld = the other size
+    DType emulates =
+        DType::None;  ///< BF16: the values are those of codes of this format (block recipes); reported as such
 };
 
 /// D(m, n) = scaleInvA * scaleInvB * sum_k A(m, k) B(n, k) + bias(n), or D += ... when accumulate (F32 only).
@@ -40,6 +42,8 @@ struct Matmul {
     bool accumulate = false;
     bool fastAccumulate = false;  ///< where the hardware offers it; never changes the CPU's result
     bool tf32 = false;
+    bool limited14 =
+        false;  ///< CPU, codes or their values: partial sums of 14 bits without promotion (matmul_limited.cpp)
 };
 
 /// What really ran, filled in by the call itself; the effective precision map is made from it.
@@ -49,6 +53,11 @@ struct MatmulReport {
         false;  ///< the chip's own instruction for these types; false: emulated (decoded, BF16 or F32 product)
     const char* algorithm = "";  ///< e.g. "avx512bf16 8x32 k768", "cublasLt 13.1 #3"; static or interned text
 };
+
+/// The type that a report names: the emulated one where the values are those of codes.
+constexpr DType reportedType(const MatmulOperand& operand) {
+    return operand.emulates != DType::None ? operand.emulates : operand.type;
+}
 
 /// Throws ShapeMismatch, naming the operand and the values, unless types, sizes and leading dimensions fit the contract
 /// above.

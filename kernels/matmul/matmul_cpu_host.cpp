@@ -127,10 +127,11 @@ void packRegion(const MatmulJob& job, const MatmulKernels& kernels, bool withA, 
     });
 }
 
-enum Variant { kPlain, kBf16Native, kBf16Emulated, kFp16, kFp8, kTf32, kVariants };
+enum Variant { kPlain, kBf16Native, kBf16Emulated, kFp16, kFp8, kTf32, kBlockValues, kVariants };
 
 Variant variantOf(const Matmul& op, PackedForm form) {
     if (isFp8(op.a.type)) return kFp8;
+    if (op.a.emulates != DType::None) return kBlockValues;
     if (op.a.type == DType::F16) return kFp16;
     if (op.a.type == DType::BF16) return form == PackedForm::Bf16Pairs ? kBf16Native : kBf16Emulated;
     return op.tf32 ? kTf32 : kPlain;
@@ -138,8 +139,13 @@ Variant variantOf(const Matmul& op, PackedForm form) {
 
 const char* algorithmName(Isa isa, Variant variant) {
     static const auto names = [] {
-        const char* suffix[kVariants] = {
-            "", " bf16", " bf16 by f32", " fp16 by f32", " fp8 codes by bf16", " tf32 by f32"};
+        const char* suffix[kVariants] = {"",
+                                         " bf16",
+                                         " bf16 by f32",
+                                         " fp16 by f32",
+                                         " fp8 codes by bf16",
+                                         " tf32 by f32",
+                                         " values of block codes by bf16"};
         std::array<std::array<std::string, kVariants>, 4> all;
         for (Isa each : {Isa::Sse, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16}) {
             const MatmulKernels& kernels = matmulKernels(each);
@@ -156,17 +162,19 @@ const char* algorithmName(Isa isa, Variant variant) {
 }  // namespace
 
 size_t workspaceCpu(const Matmul& op, const CpuContext& context) {
+    if (runsLimited(op)) return workspaceLimited(op, context);
     const int threads = context.executor->threadCount();
     return Plan(op, matmulKernels(context.isa), threads).bytes(threads);
 }
 
 MatmulReport runCpu(const Matmul& op, const CpuContext& context) {
     checkMatmul(op);
+    if (runsLimited(op)) return runLimited(op, context);
     const MatmulKernels& kernels = matmulKernels(context.isa);
     Executor& executor = *context.executor;
     const Plan plan(op, kernels, executor.threadCount());
     const Variant variant = variantOf(op, plan.form);
-    const MatmulReport report{op.a.type, op.b.type, op.outType, variant <= kBf16Native,
+    const MatmulReport report{reportedType(op.a), reportedType(op.b), op.outType, variant <= kBf16Native,
                               algorithmName(context.isa, variant)};
     if (op.m == 0 || op.n == 0) return report;
 

@@ -150,6 +150,7 @@ size_t MatmulLibrary::workspaceBytes(const Matmul& op) const {
         bytes += kFactorBytes + roundUp(static_cast<size_t>(storageElements(a, op.m, op.k)) * 2) +
                  roundUp(static_cast<size_t>(storageElements(b, op.n, op.k)) * 2);
     }
+    if (!isFp8(op.a.type) && (op.a.scaleInv || op.b.scaleInv)) bytes += kFactorBytes;
     return bytes;
 }
 
@@ -246,12 +247,12 @@ const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& p
 
 MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) {
     checkMatmul(op);
-    if (op.m == 0 || op.n == 0) return {op.a.type, op.b.type, op.outType, true, "empty"};
+    if (op.m == 0 || op.n == 0) return {reportedType(op.a), reportedType(op.b), op.outType, true, "empty"};
     if (op.k == 0) {
         emptyProduct(context, op.out, op.outType, op.m, op.n, op.ldOut, op.bias, op.biasType, op.accumulate);
-        return {op.a.type, op.b.type, op.outType, true, "empty"};
+        return {reportedType(op.a), reportedType(op.b), op.outType, true, "empty"};
     }
-    const bool fp8 = isFp8(op.a.type), native = fp8 ? runsNativeFp8(op) : true;
+    const bool fp8 = isFp8(op.a.type), native = fp8 ? runsNativeFp8(op) : op.a.emulates == DType::None;
     char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "matmul"));
     float* factors = nullptr;
     MatmulOperand left = readable(op.b, op.k), right = readable(op.a, op.k);
@@ -267,6 +268,9 @@ MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) 
         };
         toKContiguous(right, op.m);
         toKContiguous(left, op.n);
+    } else if (!fp8 && (op.a.scaleInv || op.b.scaleInv)) {
+        factors = reinterpret_cast<float*>(scratch + kLibraryWorkspace);
+        productFactors(context, op.a.scaleInv, op.b.scaleInv, op.accumulate ? 1.0f : 0.0f, factors);
     } else if (fp8) {
         // Emulated: a code decodes to BF16 without loss; the scales go into alpha.
         factors = reinterpret_cast<float*>(scratch + kLibraryWorkspace);
@@ -309,7 +313,7 @@ MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) 
                              &chosen.algorithm, scratch, kLibraryWorkspace, context.stream),
                  "cublasLtMatmul");
     if (op.bias && !libraryBias) addBias(context, op.out, op.outType, op.m, op.n, op.ldOut, op.bias, op.biasType);
-    return {op.a.type, op.b.type, op.outType, native, chosen.name};
+    return {reportedType(op.a), reportedType(op.b), op.outType, native, chosen.name};
 }
 
 }  // namespace mantissa::kernels::cuda

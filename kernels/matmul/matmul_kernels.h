@@ -17,6 +17,16 @@
 
 namespace mantissa::kernels {
 
+struct CpuContext;
+
+/// Partial sums of limited precision, for codes and their values (Matmul::limited14):
+/// kernels/matmul/matmul_limited.cpp.
+inline bool runsLimited(const Matmul& op) {
+    return op.limited14 && (isFp8(op.a.type) || op.a.emulates != DType::None);
+}
+size_t workspaceLimited(const Matmul& op, const CpuContext& context);
+MatmulReport runLimited(const Matmul& op, const CpuContext& context);
+
 /// What lies in a packed buffer. All forms consist of 4-byte units, one a k step (or pair of them).
 enum class PackedForm : uint8_t {
     F32,       ///< one k a unit

@@ -59,6 +59,9 @@ void checkMatmul(const Matmul& op) {
     if (op.accumulate && op.outType != DType::F32) fail("accumulate needs an f32 output");
     if (op.bias && op.biasType != DType::F32 && op.biasType != DType::BF16 && op.biasType != DType::F16)
         fail(std::string("bias type ") + dtypeName(op.biasType) + " is not f32, bf16 or fp16");
+    for (const MatmulOperand* operand : {&op.a, &op.b})
+        if (operand->emulates != DType::None && (operand->type != DType::BF16 || !isCodeFormat(operand->emulates)))
+            fail(std::string("values of ") + dtypeName(operand->emulates) + " codes must be bf16");
     if (op.tf32 && op.a.type != DType::F32) fail("tf32 needs f32 operands");
 }
 
@@ -80,7 +83,7 @@ MatmulReport runReference(const Matmul& op) {
             reference::store(op.outType, op.out, index, sum);
         }
     }
-    return {op.a.type, op.b.type, op.outType, false, "reference"};
+    return {reportedType(op.a), reportedType(op.b), op.outType, false, "reference"};
 }
 
 }  // namespace mantissa::kernels

@@ -12,6 +12,8 @@ if(MANTISSA_HAVE_CUDA)
     device/cuda/trivial_kernel.cu
     matmul/matmul_cuda.cpp
     matmul/product_helpers.cu
+    numerics/numerics.cu
+    quantize/block_quantize.cu
     quantize/quantize.cu
     scaling/scaling.cu
     norm/norm_forward.cu

@@ -1,0 +1,227 @@
+// The block cast, compiled once per instruction set: plain loops over a tile of 128 x 128 that the compiler vectorises.
+// The column copy works on the transposed tile, where its blocks are those of the row copy.
+#include "kernels/formats/half.h"
+#include "kernels/quantize/block_quantize_kernels.h"
+#include "kernels/simd/philox.h"
+
+namespace mantissa::kernels::MANTISSA_ISA {
+namespace {
+
+constexpr int kTile = static_cast<int>(kBlockTile);
+
+/// The part of the tensor that a tile covers.
+struct Area {
+    int64_t row0, col0;
+    int rows, cols;
+};
+
+Area areaOf(const BlockQuantize& op, int64_t tileRow, int64_t tileCol) {
+    const int64_t row0 = tileRow * kBlockTile, col0 = tileCol * kBlockTile;
+    const int64_t rows = op.rows - row0 < kBlockTile ? op.rows - row0 : kBlockTile;
+    const int64_t cols = op.cols - col0 < kBlockTile ? op.cols - col0 : kBlockTile;
+    return {row0, col0, static_cast<int>(rows), static_cast<int>(cols)};
+}
+
+void load(const BlockQuantize& op, const Area& area, float* x) {
+    for (int row = 0; row < area.rows; ++row) {
+        const int64_t first = (area.row0 + row) * op.cols + area.col0;
+        float* to = x + row * kTile;
+        if (op.inType == DType::BF16) {
+            const uint16_t* from = static_cast<const uint16_t*>(op.in) + first;
+            for (int i = 0; i < area.cols; ++i) to[i] = decodeBf16(from[i]);
+        } else {
+            const float* from = static_cast<const float*>(op.in) + first;
+            for (int i = 0; i < area.cols; ++i) to[i] = roundToBf16(from[i]);
+        }
+    }
+}
+
+void transpose(const float* from, int rows, int cols, float* to) {
+    for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < cols; ++col) to[col * kTile + row] = from[row * kTile + col];
+}
+
+/// Along the rows of the transposed tile.
+void turn(float* x, int lines, int length) {
+    for (int line = 0; line < lines; ++line)
+        for (int first = 0; first + 16 <= length; first += 16) {
+            float group[16];
+            float* values = x + line * kTile + first;
+            for (int i = 0; i < 16; ++i) group[i] = values[i];
+            hadamard16(group);
+            for (int i = 0; i < 16; ++i) values[i] = roundToBf16(group[i]);
+        }
+}
+
+uint32_t amaxBits(const float* x, int n) {
+    uint32_t largest = 0;
+    for (int i = 0; i < n; ++i) {
+        uint32_t bits = floatBits(x[i]) & kFloatAbs;
+        bits = bits > kFloatInf ? 0 : bits;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+/// |scaled| rounded to the format's grid with the sign of scaled; NaN stays NaN (E2M1: +6).
+MANTISSA_ALWAYS_INLINE float roundedTo(float scaled, const Fp8Traits& format, bool nanIsLargest) {
+    const uint32_t bits = floatBits(scaled);
+    const uint32_t whole = bits & kFloatAbs;
+    const uint32_t abs = whole > format.maxFinite ? format.maxFinite : whole;
+    uint32_t exponent = abs & kFloatInf;
+    exponent = exponent < format.minNormal ? format.minNormal : exponent;
+    const float magic = floatFromBits(exponent + (static_cast<uint32_t>(23 - format.mantissaBits) << 23));
+    const uint32_t rounded = floatBits((floatFromBits(abs) + magic) - magic) | (bits & ~kFloatAbs);
+    const uint32_t nan = nanIsLargest ? format.maxFinite : kFloatNan;
+    return floatFromBits(whole > kFloatInf ? nan : rounded);
+}
+
+float stochasticOf(float scaled, DType format, uint64_t seed, int64_t index) {
+    const Philox4 random = philoxBlock(seed, static_cast<uint64_t>(index) / 4, 0);
+    if (format == DType::E2M1 && (floatBits(scaled) & kFloatAbs) > kFloatInf) return 6;
+    return decodeFp8(encodeFp8Stochastic(scaled, fp8Traits(format), random.value[index % 4]), format);
+}
+
+struct Counts {
+    uint32_t zeros = 0, zeroValues = 0, low = 0, overRange = 0, clipped = 0, inf = 0, nan = 0;
+};
+
+/// x: before the cast, q: on the format's grid; a block whose scaleInv is 0 gives zeros.
+void count(const float* x, const float* q, int n, float scale, bool dead, const Fp8Traits& format, Counts& c) {
+    for (int i = 0; i < n; ++i) {
+        const uint32_t bits = floatBits(x[i]) & kFloatAbs, grid = floatBits(q[i]) & kFloatAbs;
+        const uint32_t scaled = floatBits(x[i] * scale) & kFloatAbs;
+        const bool nan = bits > kFloatInf, zero = dead || grid == 0;
+        c.zeros += bits == 0;
+        c.zeroValues += zero && !nan;
+        c.low += (zero || grid < format.minNormal) && !nan;
+        c.overRange += scaled > format.lastInRange && !nan && !dead;
+        c.clipped += scaled > format.lastNotClipped && !nan && !dead;
+        c.inf += bits == kFloatInf;
+        c.nan += nan;
+    }
+}
+
+void countDear(const float* x, const float* q, int n, float step, bool exponents, SpanStats& stats) {
+    for (int i = 0; i < n; ++i) {
+        const uint32_t bits = floatBits(x[i]) & kFloatAbs;
+        if (bits >= kFloatInf) continue;
+        const double value = x[i], error = static_cast<double>(q[i] * step) - value;
+        stats.sumSquares += value * value;
+        stats.sumSquaredError += error * error;
+        stats.sumFourth += value * value * value * value;
+        if (!bits) continue;
+        if (!stats.minNonZeroBits || bits < stats.minNonZeroBits) stats.minNonZeroBits = bits;
+        if (!exponents) continue;
+        const int field = static_cast<int>(bits >> 23);
+        const int exponent = field ? field - 127 : 31 - __builtin_clz(bits) - 149;
+        ++stats.exponents[exponent + kExponentBias];
+    }
+}
+
+/// One copy of the tile in place: x (lines, length) becomes the values of its codes. Element (line, i) has the number
+/// first + line * lineStep + i * step in the tensor.
+struct Copy {
+    float tensorScale;
+    uint64_t seed;
+    int64_t first, lineStep, step;
+    bool counted;
+};
+
+void castCopy(const BlockQuantize& op, const Copy& copy, float* x, int lines, int length, BlockStats& stats) {
+    const BlockRule rule{op.kind, op.format};
+    const Fp8Traits format = fp8Traits(op.format);
+    const bool fp4 = op.format == DType::E2M1;
+    float q[kTile];
+    Counts counts;
+    for (int line0 = 0; line0 < lines; line0 += op.blockRows)
+        for (int first = 0; first < length; first += op.blockCols) {
+            const int lineEnd = line0 + op.blockRows < lines ? line0 + op.blockRows : lines;
+            const int n = length - first < op.blockCols ? length - first : op.blockCols;
+            uint32_t largest = 0;
+            for (int line = line0; line < lineEnd; ++line) {
+                const uint32_t bits = amaxBits(x + line * kTile + first, n);
+                largest = bits > largest ? bits : largest;
+            }
+            const BlockScale block = blockScaleOf(rule, floatFromBits(largest), copy.tensorScale);
+            const float step =
+                op.kind == BlockKind::Nvfp4 ? block.scaleInv * (1.0f / copy.tensorScale) : block.scaleInv;
+            if (copy.counted && (stats.smallestScale == 0 || block.scale < stats.smallestScale))
+                stats.smallestScale = block.scale;
+            for (int line = line0; line < lineEnd; ++line) {
+                float* values = x + line * kTile + first;
+                if (op.stochastic) {
+                    const int64_t number = copy.first + line * copy.lineStep + first * copy.step;
+                    for (int i = 0; i < n; ++i)
+                        q[i] = stochasticOf(values[i] * block.scale, op.format, copy.seed, number + i * copy.step);
+                } else {
+                    for (int i = 0; i < n; ++i) q[i] = roundedTo(values[i] * block.scale, format, fp4);
+                }
+                if (copy.counted && op.count) {
+                    count(values, q, n, block.scale, block.scaleInv == 0, format, counts);
+                    if (op.dear) countDear(values, q, n, step, op.exponents, stats.span);
+                }
+                for (int i = 0; i < n; ++i) values[i] = q[i] * block.scaleInv;
+            }
+            if (copy.counted && largest > stats.span.amaxBits) stats.span.amaxBits = largest;
+        }
+    if (!copy.counted || !op.count) return;
+    CastCounters& c = stats.span.counters;
+    c.elements += static_cast<uint64_t>(lines) * static_cast<uint64_t>(length);
+    c.zeros += counts.zeros;
+    c.underflow += counts.zeroValues - counts.zeros;
+    c.subnormal += counts.low - counts.zeroValues;
+    c.overRange += counts.overRange;
+    c.clipped += counts.clipped;
+    c.inf += counts.inf;
+    c.nan += counts.nan;
+}
+
+void amax(const BlockQuantize& op, int64_t tileRow, int64_t tileCol, float* scratch, BlockStats& stats) {
+    const Area area = areaOf(op, tileRow, tileCol);
+    float* x = scratch;
+    float* turned = scratch + kTile * kTile;
+    load(op, area, x);
+    for (int row = 0; row < area.rows; ++row) {
+        const uint32_t bits = amaxBits(x + row * kTile, area.cols);
+        if (bits > stats.rowAmaxBits) stats.rowAmaxBits = bits;
+    }
+    stats.colAmaxBits = stats.rowAmaxBits;
+    if (!op.colValues || !op.hadamard) return;
+    transpose(x, area.rows, area.cols, turned);
+    turn(turned, area.cols, area.rows);
+    stats.colAmaxBits = 0;
+    for (int col = 0; col < area.cols; ++col) {
+        const uint32_t bits = amaxBits(turned + col * kTile, area.rows);
+        if (bits > stats.colAmaxBits) stats.colAmaxBits = bits;
+    }
+}
+
+void cast(const BlockQuantize& op, const BlockTensorScales& tensor, int64_t tileRow, int64_t tileCol, float* scratch,
+          BlockStats& stats) {
+    const Area area = areaOf(op, tileRow, tileCol);
+    float* x = scratch;
+    float* turned = scratch + kTile * kTile;
+    load(op, area, x);
+    const int64_t first = area.row0 * op.cols + area.col0;
+    if (op.colValues) {
+        transpose(x, area.rows, area.cols, turned);
+        if (op.hadamard) turn(turned, area.cols, area.rows);
+        castCopy(op, {tensor.col, op.seed + 1, first, 1, op.cols, !op.rowValues}, turned, area.cols, area.rows, stats);
+        auto* out = static_cast<uint16_t*>(op.colValues) + first;
+        for (int row = 0; row < area.rows; ++row)
+            for (int col = 0; col < area.cols; ++col) out[row * op.cols + col] = encodeBf16(turned[col * kTile + row]);
+    }
+    if (!op.rowValues) return;
+    castCopy(op, {tensor.row, op.seed, first, op.cols, 1, true}, x, area.rows, area.cols, stats);
+    auto* out = static_cast<uint16_t*>(op.rowValues) + first;
+    for (int row = 0; row < area.rows; ++row)
+        for (int col = 0; col < area.cols; ++col) out[row * op.cols + col] = encodeBf16(x[row * kTile + col]);
+}
+
+}  // namespace
+
+extern const BlockQuantizeKernels blockQuantizeKernels;
+const BlockQuantizeKernels blockQuantizeKernels = {amax, cast};
+
+}  // namespace mantissa::kernels::MANTISSA_ISA

@@ -1,0 +1,121 @@
+// Cases of the block cast, shared by the tests of both backends.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/formats/half.h"
+#include "kernels/quantize/block_quantize.h"
+#include "tests/support/op_cases.h"
+
+namespace mantissa::test {
+
+struct BlockCase {
+    int64_t rows = 1, cols = 1;
+    kernels::BlockKind kind = kernels::BlockKind::Block128;
+    DType format = DType::E4M3, in = DType::BF16;
+    bool square = false, row = true, col = true, hadamard = false, stochastic = false, special = false, counted = true;
+
+    int width() const { return kind == kernels::BlockKind::Mxfp8 ? 32 : kind == kernels::BlockKind::Nvfp4 ? 16 : 128; }
+    std::string name() const {
+        const char* kinds[] = {"block128", "mxfp8", "nvfp4"};
+        return std::string(kinds[static_cast<int>(kind)]) + " " + std::to_string(rows) + "x" + std::to_string(cols) +
+               " " + kernels::dtypeName(in) + "->" + kernels::dtypeName(format) + (square ? " square" : "") +
+               (row ? " row" : "") + (col ? " col" : "") + (hadamard ? " hadamard" : "") +
+               (stochastic ? " stochastic" : "") + (special ? " special" : "");
+    }
+};
+
+inline std::vector<BlockCase> blockCases() {
+    using kernels::BlockKind;
+    std::vector<BlockCase> cases;
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {17, 129}, {128, 256}, {300, 200}})
+        for (BlockKind kind : {BlockKind::Block128, BlockKind::Mxfp8, BlockKind::Nvfp4})
+            for (int variant = 0; variant < 5; ++variant) {
+                BlockCase c;
+                c.rows = rows, c.cols = cols, c.kind = kind;
+                const bool fp4 = kind == BlockKind::Nvfp4;
+                c.format = fp4 ? DType::E2M1 : variant == 1 ? DType::E5M2 : DType::E4M3;
+                c.in = variant == 2 ? DType::F32 : DType::BF16;
+                c.square = variant == 2;
+                c.row = variant != 3;
+                c.col = variant != 2;
+                c.hadamard = fp4 && variant % 2 == 1;
+                c.stochastic = variant == 4;
+                c.special = variant == 1 || variant == 3;
+                cases.push_back(c);
+            }
+    return cases;
+}
+
+/// Memory of one case; op() points into it.
+struct BlockData {
+    BlockCase c;
+    Buffer in;
+    std::vector<uint16_t> rowValues, colValues;
+    std::vector<kernels::ScaleEntry> entries{2};
+    std::vector<kernels::TensorSlot> slot{1};
+
+    explicit BlockData(const BlockCase& blockCase) : c(blockCase), in(c.in, c.rows * c.cols) {
+        Numbers numbers(11);
+        for (int64_t i = 0; i < in.size(); ++i) {
+            // Rows of very different size, some far below what their tensor's scale reaches.
+            const double size = std::exp2(static_cast<double>(i / c.cols % 40) - 30);
+            in.set(i, i % 97 == 5 ? 0.0 : numbers.normal() * size);
+        }
+        if (c.special && in.size() > 400) in.set(130, NAN), in.set(250, INFINITY), in.set(390, -INFINITY);
+        rowValues.assign(static_cast<size_t>(in.size()), 0xAAAA);
+        colValues = rowValues;
+    }
+    kernels::BlockQuantize op() {
+        kernels::BlockQuantize op;
+        op.rows = c.rows, op.cols = c.cols, op.inType = c.in, op.in = in.data();
+        op.kind = c.kind, op.format = c.format;
+        op.blockCols = c.width(), op.blockRows = c.square ? c.width() : 1;
+        op.rowValues = c.row ? rowValues.data() : nullptr;
+        op.colValues = c.col ? colValues.data() : nullptr;
+        op.rowEntry = entries.data(), op.colEntry = entries.data() + 1;
+        op.hadamard = c.hadamard, op.stochastic = c.stochastic, op.seed = 77;
+        op.slot = slot.data(), op.dear = true, op.exponents = true;
+        return op;
+    }
+    void expectEqual(const BlockData& wanted, const std::string& what) const {
+        const auto differences = [](const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
+            int count = 0;
+            for (size_t i = 0; i < a.size(); ++i) {
+                const bool bothNan = (a[i] & 0x7FFF) > 0x7F80 && (b[i] & 0x7FFF) > 0x7F80;
+                count += a[i] != b[i] && !bothNan;
+            }
+            return count;
+        };
+        EXPECT_EQ(differences(rowValues, wanted.rowValues), 0) << what << ": row copy";
+        EXPECT_EQ(differences(colValues, wanted.colValues), 0) << what << ": column copy";
+        if (c.kind == kernels::BlockKind::Nvfp4) {
+            if (c.row) {
+                EXPECT_EQ(entries[0].scale, wanted.entries[0].scale) << what;
+            }
+            if (c.col) {
+                EXPECT_EQ(entries[1].scaleInv, wanted.entries[1].scaleInv) << what;
+            }
+        }
+        const kernels::TensorSlot &a = slot[0], &b = wanted.slot[0];
+        EXPECT_EQ(a.amax, b.amax) << what;
+        EXPECT_EQ(a.scaleUsed, b.scaleUsed) << what;
+        const auto counters = [](const kernels::CastCounters& x) {
+            return std::vector<uint64_t>{x.elements,  x.zeros,   x.underflow, x.subnormal,
+                                         x.overRange, x.clipped, x.inf,       x.nan};
+        };
+        EXPECT_EQ(counters(a.counters), counters(b.counters)) << what;
+        EXPECT_EQ(a.dear.minNonZero, b.dear.minNonZero) << what;
+        EXPECT_NEAR(a.dear.sumSquares, b.dear.sumSquares, 1e-12 * b.dear.sumSquares) << what;
+        EXPECT_NEAR(a.dear.sumSquaredError, b.dear.sumSquaredError, 1e-12 * b.dear.sumSquaredError) << what;
+        for (int bin = 0; bin < kernels::kExponentBins; ++bin)
+            EXPECT_EQ(a.dear.exponents[bin], b.dear.exponents[bin]) << what << " bin " << bin;
+    }
+};
+
+}  // namespace mantissa::test
