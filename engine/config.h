@@ -71,7 +71,9 @@ struct ProbeConfig {
     int shadowEvery = 0;                   ///< products again in higher precision every N steps; 0: never
     std::vector<std::string> shadowMatch;  ///< globs over "h.3.mlp.fc1", "lm_head"; empty: every linear
     bool opChecks = true;                  ///< non-finite counts of every op's output on probed steps
-    int flightSteps = 16;                  ///< records kept for the report of a first trouble
+    /// Records kept for the report of a first trouble, and steps looked at in full after it. 0, and no opChecks: no
+    /// report.
+    int flightSteps = 16;
 };
 
 enum class FaultKind : uint8_t {
@@ -87,18 +89,19 @@ const char* faultKindName(
     FaultKind kind);  ///< "outlier_channel", "weight_nan", "freeze_scale_inf", "never_update", ...
 
 /// A fault put in on purpose, for tests and tours; normal runs have none. target: a tensor, "h.2.mlp.fc1/input".
-///   outlier_channel   target: the input of attn.qkv, mlp.fc1 or lm_head. From `step` on one channel of that tensor is
-///   `value`
-///                     times as large, and the column of the weight that reads it as many times smaller: the model's
-///                     function is the same, its casts are not.
-///   weight_nan        element `channel` of the master weight becomes NaN before `step`
-///   freeze_scale_inf  an Inf enters the newest entry of the amax window before `step` (delayed recipe)
-///   never_update      from `step` on the tensor's delayed scale is never updated
-///   stale_weight      from `step` on AdamW's new codes of the weight are thrown away (recipes whose codes AdamW
-///   writes) activation_inf    before `step` alone: the output of the linear (target "h.2.mlp.fc1/output") gets an Inf
-///   in element
-///                     `channel`
-///   gradient_nan      likewise a NaN in what dgrad of the linear writes ("h.2.mlp.fc1/grad_input")
+/// - outlier_channel: target the input of attn.qkv, mlp.fc1 or an untied lm_head. From `step` on one channel of that
+/// tensor
+///   is `value` times as large, and the column of the weight that reads it as many times smaller: the model's function
+///   is the same, its casts are not.
+/// - weight_nan: element `channel` of the master weight becomes NaN before `step`.
+/// - freeze_scale_inf: an Inf becomes the newest closed entry of the amax window before `step` (delayed recipe).
+/// - never_update: from `step` on the tensor's delayed scale is never updated.
+/// - stale_weight: from `step` on AdamW's new codes of the weight are thrown away (recipes delayed and fixed).
+/// - activation_inf: in `step` alone the output of the linear (target "h.2.mlp.fc1/output") gets an Inf in element
+/// `channel`
+///   of its first row.
+/// - gradient_nan: likewise a NaN in what dgrad of the linear writes ("h.2.mlp.fc1/grad_input").
+/// never_update and stale_weight end when setPrecision builds the program again.
 struct PlantedFault {
     FaultKind kind = FaultKind::OutlierChannel;
     int64_t step = 1;

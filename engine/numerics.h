@@ -52,9 +52,9 @@ inline constexpr uint64_t kNoElement = ~uint64_t{0};
 /// Non-finite values in what one op wrote; a row for every op, also where there are none.
 struct OpCheck {
     std::string layer;  ///< "h.3"; "lm_head" for head and loss, "embedding", "norm" (the last one)
-    /// "norm1", "attn.qkv", "attention", "attn.proj", "norm2", "mlp.fc1", "gelu", "mlp.fc2", "loss"; "attn.qkv.weight"
-    /// ... for a parameter (inspections alone); of backward: the op whose gradient it is, "mlp.fc1" the gradient of its
-    /// input, "mlp.fc1.weight" that of its weight
+    /// "sum1" and "sum2" (residual additions before the norms), "norm1", "attn.qkv", "attention", "attn.proj", "norm2",
+    /// "mlp.fc1", "gelu", "mlp.fc2", "loss"; "attn.qkv.weight" ... for a parameter (inspections alone); of backward:
+    /// the op whose gradient it is, "mlp.fc1" the gradient of its input, "mlp.fc1.weight" that of its weight
     std::string op;
     bool backward = false;
     uint64_t nan = 0, inf = 0;
@@ -71,7 +71,7 @@ struct TroubleReport {
     OpCheck first;               ///< the first place in order of execution that holds a non-finite value
     std::string tensor;          ///< "h.2.mlp.fc1/weight", "h.2.mlp.fc1/output"
     int64_t row = -1, col = -1;  ///< of the element in that tensor; -1: it is not one of a matrix
-    float value = 0;             ///< NaN, +Inf or -Inf
+    float value = 0;             ///< NaN, or +Inf where only infinities (of either sign) were found
     int micro = 0;               ///< micro-batch it was found in
     std::vector<OpCheck>
         chain;                 ///< the places after it that are non-finite too, up to the loss and back to the weights

@@ -62,7 +62,8 @@ TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::sha
       backend_(backend),
       data_(std::move(data)),
       shareMemory_(shareMemory),
-      program_(std::make_unique<StepProgram>(config, shareMemory, backend.needsTransposedCodes())) {
+      program_(std::make_unique<StepProgram>(config, shareMemory, backend.needsTransposedCodes())),
+      faults_(config, program_->precision(), program_->layout()) {
     checkConfig();
     memory_ = program_->memoryPlan(backend_, data_->bytesInMemory());
     MemoryPlan wanted = memory_;
@@ -72,9 +73,38 @@ TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::sha
     window_.resize(static_cast<size_t>(config_.model.context) + 1);
     tokens_.resize(static_cast<size_t>(program_->rows()));
     targets_.resize(static_cast<size_t>(program_->rows()));
+    shadowMask(config_.probes);
     program_->allocate(backend_);
-    program_->refreshWeights(backend_, passFlags(1));
+    applyShadow(config_.probes);
+    refreshWeights();
+}
+
+void TrainerCore::refreshWeights() {
+    program_->refreshWeights(backend_, passFlags(progress_.step + 1));
     weightSlots_ = program_->slots(backend_);
+}
+
+std::vector<bool> TrainerCore::shadowMask(const ProbeConfig& probes) const {
+    const PrecisionPlan& plan = program().precision();
+    std::vector<bool> mask(static_cast<size_t>(plan.linearCount()), probes.shadowMatch.empty());
+    for (const std::string& pattern : probes.shadowMatch) {
+        bool found = false;
+        for (size_t linear = 0; linear < mask.size(); ++linear) {
+            if (!globMatches(pattern, plan.linears[linear].fullName())) continue;
+            mask[linear] = found = true;
+        }
+        if (!found)
+            throw Error(ErrorCode::InvalidConfig,
+                        fmt::format("probes.shadow_match: \"{}\" matches no linear; they are named h.0.attn.qkv, "
+                                    "h.0.attn.proj, h.0.mlp.fc1, h.0.mlp.fc2, ..., lm_head",
+                                    pattern));
+    }
+    return mask;
+}
+
+void TrainerCore::applyShadow(const ProbeConfig& probes) {
+    const std::vector<bool> mask = shadowMask(probes);
+    program_->setShadow(backend_, probes.shadowEvery > 0 ? &mask : nullptr);
 }
 
 void TrainerCore::takeProgram() {
@@ -101,8 +131,12 @@ PassFlags TrainerCore::passFlags(int64_t step) const {
     PassFlags flags;
     flags.step = static_cast<uint64_t>(step);
     flags.count = config_.probes.counters;
-    flags.dear = config_.probes.counters && config_.probes.every > 0 && step % config_.probes.every == 0;
+    const bool trouble = step <= troubleUntil_;
+    flags.dear = config_.probes.counters && (trouble || (config_.probes.every > 0 && step % config_.probes.every == 0));
     flags.exponents = flags.dear && config_.probes.histograms > 0 && step % config_.probes.histograms == 0;
+    flags.ops = config_.probes.opChecks && (trouble || (config_.probes.every > 0 && step % config_.probes.every == 0));
+    flags.shadow = config_.probes.shadowEvery > 0 && step % config_.probes.shadowEvery == 0;
+    flags.planted = faults_.plantsValues(step);
     return flags;
 }
 
@@ -153,6 +187,7 @@ void TrainerCore::requireNoneAhead() const {
 
 void TrainerCore::queueStep() {
     const int64_t step = progress_.step + 1 + static_cast<int64_t>(queued_.size());
+    if (!faults_.none() && faults_.before(step, *program_, backend_)) refreshWeights();
     Queued queued;
     queued.learningRate = learningRate(step);
     queued.flags = passFlags(step);
@@ -164,19 +199,37 @@ void TrainerCore::queueStep() {
         program_->trainPass(backend_, flags, tokens_.data(), targets_.data());
     }
     if (config_.precision.mode == PrecisionMode::Fp16) queued.lossScale = program_->state(backend_).lossScale;
-    program_->finishStep(backend_, passFlags(step + 1));
+    if (config_.nonfinite == NonfinitePolicy::Continue && inspects()) {
+        // The update would spread what the report is to find.
+        program_->controlStep(backend_);
+        const StepState state = program_->state(backend_);
+        if (!(std::isfinite(state.lossSum) && std::isfinite(state.gradientNorm)))
+            queued.trouble = inspectStep(step, nullptr);
+        program_->updateStep(backend_, passFlags(step + 1));
+    } else {
+        program_->finishStep(backend_, passFlags(step + 1));
+    }
+    if (!faults_.none()) faults_.after(step, *program_, backend_);
     queued.dearSlots = queued.flags.dear || passFlags(step + 1).dear;
     queued.state = program_->startState(backend_);
     queued.slots = program_->startSlots(backend_, queued.dearSlots);
+    queued.probes = program_->startProbes(backend_, queued.flags);
     queued_.push_back(std::move(queued));
+}
+
+/// Not in FP16, whose loss scale is read between the passes of a step; not where a non-finite step has to be looked
+/// into before the next one moves what it saw: on the CPU, which gains nothing by it, and where such a step updates the
+/// weights.
+bool TrainerCore::mayGoAhead() const {
+    if (config_.precision.mode == PrecisionMode::Fp16 || !faults_.none() || !finite_) return false;
+    return !inspects() || (backend_.info().id != "cpu" && config_.nonfinite != NonfinitePolicy::Continue);
 }
 
 StepMetrics TrainerCore::step(bool another) {
     const bool ahead = !queued_.empty();
     const auto start = ahead ? lastEnd_ : std::chrono::steady_clock::now();
     if (!ahead) queueStep();
-    // The FP16 loss scale is read between the passes of a step, which waits for all that is queued.
-    if (another && config_.precision.mode != PrecisionMode::Fp16) queueStep();
+    if (another && mayGoAhead()) queueStep();
     // While a GPU works on what was queued, the host reads the next windows.
     prepareTraining(windowsAhead());
 
@@ -189,7 +242,10 @@ StepMetrics TrainerCore::step(bool another) {
     StepState state;
     std::memcpy(&state, done.state->wait(), sizeof(state));
     std::vector<TensorSlot> slots = program_->slotsOf(*done.slots, done.dearSlots);
-    metrics.numerics = record(done.flags, slots);
+    metrics.numerics = record(done, slots);
+    // An overflow that the FP16 loss scale answers by halving is no failure of the run.
+    metrics.finite = std::isfinite(state.lossSum) && (std::isfinite(state.gradientNorm) || done.lossScale > 1);
+    if (!metrics.finite && inspects() && !done.trouble) done.trouble = inspectStep(metrics.step, &slots);
     weightSlots_ = std::move(slots);
     progress_.step = metrics.step;
     progress_.tokens += metrics.tokens;
@@ -200,8 +256,7 @@ StepMetrics TrainerCore::step(bool another) {
     metrics.gradientNorm = state.gradientNorm;
     metrics.lossScale = done.lossScale;
     metrics.applied = state.applied != 0;
-    // An overflow that the FP16 loss scale answers by halving is no failure of the run.
-    metrics.finite = std::isfinite(state.lossSum) && (std::isfinite(state.gradientNorm) || done.lossScale > 1);
+    followTrouble(metrics, std::move(done.trouble));
     const PhaseTimes times = backend_.takePhaseTimes();
     std::copy(std::begin(times.seconds), std::end(times.seconds), metrics.phaseSeconds);
     lastEnd_ = std::chrono::steady_clock::now();
@@ -209,8 +264,9 @@ StepMetrics TrainerCore::step(bool another) {
     return metrics;
 }
 
-std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags,
+std::shared_ptr<const NumericsRecord> TrainerCore::record(const Queued& step,
                                                           const std::vector<TensorSlot>& slots) const {
+    const PassFlags& flags = step.flags;
     const PrecisionPlan& plan = program_->precision();
     auto record = std::make_shared<NumericsRecord>();
     record->step = static_cast<int64_t>(flags.step);
@@ -225,11 +281,12 @@ std::shared_ptr<const NumericsRecord> TrainerCore::record(const PassFlags& flags
         const bool weight = plan.roleOfSlot(slot) == TensorRole::Weight;
         // Weights: AdamW cast them at the end of the step before; under the current recipe at the start of this one.
         const TensorSlot& source = !weight ? slots[static_cast<size_t>(slot)]
-                                   : recipe == RecipeKind::Current
+                                   : recipe == RecipeKind::Current || isBlockRecipe(recipe)
                                        ? slots[static_cast<size_t>(plan.tensorCount() + plan.linearOfSlot(slot))]
                                        : weightSlots_[static_cast<size_t>(slot)];
         record->tensors.push_back(tensorNumerics(source, flags.dear, flags.exponents));
     }
+    recordProbes(*record, step, slots);
     return record;
 }
 
@@ -255,11 +312,11 @@ EvalResult TrainerCore::evaluate() {
 
 void TrainerCore::setProbes(const ProbeConfig& probes) {
     requireNoneAhead();
+    applyShadow(probes);
     config_.probes = probes;
     // The codes of the next step's weights are there already; their statistics are taken again as the new probes want
     // them.
-    program_->refreshWeights(backend_, passFlags(progress_.step + 1));
-    weightSlots_ = program_->slots(backend_);
+    refreshWeights();
 }
 
 WindowState TrainerCore::window(int tensor) const {
@@ -301,8 +358,10 @@ LoadNote TrainerCore::load(const std::string& directory, bool allowOtherClass) {
     requireNoneAhead();
     checkpoint::Loaded loaded = checkpoint::load(*this, directory, allowOtherClass);
     progress_ = loaded.progress;
-    program_->refreshWeights(backend_, passFlags(progress_.step + 1));
-    weightSlots_ = program_->slots(backend_);
+    finite_ = true;
+    troubleUntil_ = 0;
+    flight_.clear();
+    refreshWeights();
     return loaded.note;
 }
 

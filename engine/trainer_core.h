@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/faults.h"
 #include "engine/model/step_program.h"
 #include "engine/trainer.h"
 #include "kernels/backend.h"
@@ -62,14 +63,28 @@ class TrainerCore {
         float lossScale = 1;
         bool dearSlots = false;
         std::unique_ptr<kernels::HostCopy> state, slots;
+        ProbeCopies probes;
+        std::shared_ptr<TroubleReport> trouble;
     };
     void queueStep();
+    bool mayGoAhead() const;
     void requireNoneAhead() const;  ///< throws InvalidConfig: the state is that of a step whose results nobody has read
     int64_t windowsAhead() const;   ///< the first training window that no queued step reads
     /// The windows of the next micro-batch into tokens_ and targets_, unless they are there already.
     void prepareTraining(int64_t first);
-    std::shared_ptr<const NumericsRecord> record(const PassFlags& flags,
+    std::shared_ptr<const NumericsRecord> record(const Queued& step,
                                                  const std::vector<kernels::TensorSlot>& slots) const;
+    void recordProbes(NumericsRecord& record, const Queued& step, const std::vector<kernels::TensorSlot>& slots) const;
+    /// Runs the passes of `step` again with every output looked at and names the first non-finite place. slots: what
+    /// the step's casts reported, where its delayed scales have been updated already; nullptr: they have not.
+    std::shared_ptr<TroubleReport> inspectStep(int64_t step, const std::vector<kernels::TensorSlot>* slots);
+    bool inspects() const { return finite_ && (config_.probes.opChecks || config_.probes.flightSteps > 0); }
+    void findTrouble(TroubleReport& report, const std::vector<kernels::FiniteCount>& counts) const;
+    /// What follows a step's outcome: the report of a first trouble, the record's place in the flight.
+    void followTrouble(StepMetrics& metrics, std::shared_ptr<TroubleReport> report);
+    std::vector<bool> shadowMask(const ProbeConfig& probes) const;  ///< throws InvalidConfig
+    void applyShadow(const ProbeConfig& probes);
+    void refreshWeights();
     void checkConfig() const;
     void takeProgram();                           ///< what is kept here of a new program: catalogue and slots
     int catalogueSlot(int catalogueIndex) const;  ///< throws InvalidConfig
@@ -87,6 +102,10 @@ class TrainerCore {
     std::deque<Queued> queued_;
     std::chrono::steady_clock::time_point lastEnd_;  ///< of the step before one that was queued ahead
     int64_t prepared_ = -1;  ///< first training window that tokens_ and targets_ hold; -1: something else
+    FaultPlanter faults_;
+    bool finite_ = true;        ///< of the last step
+    int64_t troubleUntil_ = 0;  ///< steps up to here are looked at in full
+    std::deque<std::shared_ptr<const NumericsRecord>> flight_;
     std::vector<kernels::TensorSlot> weightSlots_;  ///< casts of the weights that the next step uses
 };
 

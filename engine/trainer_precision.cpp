@@ -51,7 +51,7 @@ Carried takeOut(Backend& backend, const StepProgram& program) {
 bool keepsScale(const PrecisionPlan& before, const PrecisionPlan& after, int slot) {
     const RecipeKind recipe = after.tensorRecipe(slot);
     return recipe == before.tensorRecipe(slot) && (recipe == RecipeKind::Delayed || recipe == RecipeKind::Current) &&
-           before.format(before.roleOfSlot(slot)) == after.format(after.roleOfSlot(slot));
+           before.formatOfSlot(slot) == after.formatOfSlot(slot);
 }
 
 void putIn(Backend& backend, StepProgram& program, const PrecisionPlan& before, const Carried& carried) {
@@ -92,9 +92,8 @@ std::vector<std::string> changes(const PrecisionConfig& before, const PrecisionC
         }
     for (int slot = 0; slot < to.tensorCount(); ++slot) {
         const RecipeKind recipe = to.tensorRecipe(slot);
-        const TensorRole role = to.roleOfSlot(slot);
         if (recipe == RecipeKind::Bf16) continue;
-        formats += recipe == from.tensorRecipe(slot) && from.format(role) != to.format(role);
+        formats += recipe == from.tensorRecipe(slot) && from.formatOfSlot(slot) != to.formatOfSlot(slot);
         fresh += recipe == RecipeKind::Delayed && !keepsScale(from, to, slot);
     }
     for (const auto& [pair, count] : moved)
@@ -135,8 +134,8 @@ std::vector<std::string> TrainerCore::setPrecision(const PrecisionConfig& precis
     } catch (const Error&) {
         program_->allocate(backend_);
         putIn(backend_, *program_, program_->precision(), carried);
-        program_->refreshWeights(backend_, passFlags(progress_.step + 1));
-        weightSlots_ = program_->slots(backend_);
+        applyShadow(config_.probes);
+        refreshWeights();
         throw;
     }
     putIn(backend_, *next, program_->precision(), carried);
@@ -153,8 +152,9 @@ std::vector<std::string> TrainerCore::setPrecision(const PrecisionConfig& precis
     config_ = config;
     memory_ = memory;
     takeProgram();
-    program_->refreshWeights(backend_, passFlags(progress_.step + 1));
-    weightSlots_ = program_->slots(backend_);
+    faults_.rebuilt(progress_.step);
+    applyShadow(config_.probes);
+    refreshWeights();
     return sentences;
 }
 

@@ -36,17 +36,21 @@ void GptModel::normBackward(Backend& backend, const PassFlags& flags, const void
     op.dGain = gradient(gain);
     op.dBias = gradient(gain + 1);
     op.accumulate = !flags.first;
-    if (reader != plan_.headIndex() && !linearPlan(reader).fp8(Gemm::Wgrad)) op.outAgain = buffers_.at(buffers_.again);
+    if (reader != plan_.headIndex()) op.outAgain = againOut(reader, flags);
     if (reader != plan_.headIndex())
         op.again = scaling_.againCast(plan_.slot(reader, TensorRole::Input), againCodes(reader), flags);
     if (before < 0) {
         runNorm(backend, op, pass_.normScratch);
+        lookAt(backend, flags, normLayer(reader), normName(reader).c_str(), true, "grad_input", op.dResidual, rows_,
+               op.cols);
         return;
     }
     const int slot = plan_.slot(before, TensorRole::GradOutput);
     op.dLinearBias = gradient(bias);
     op.cast = scaling_.producerCast(slot, gradCodes(before), flags);
     runNorm(backend, op, pass_.normScratch);
+    lookAt(backend, flags, normLayer(reader), normName(reader).c_str(), true, "grad_input", op.dResidual, rows_,
+           op.cols);
     scaling_.finishCast(backend, slot, op.dResidual, rows_, op.cols, gradCodes(before), flags);
     tapTensor(backend, slot, op.dResidual, rows_, op.cols);
 }
@@ -57,14 +61,14 @@ void GptModel::backwardMlp(Backend& backend, int layer, const PassFlags& flags) 
     const int proj = plan_.linear(layer, LinearKind::Proj), fc1 = proj + 1, fc2 = proj + 2;
     void* dResidual = buffers_.at(buffers_.dResidual);
     void* dWide = buffers_.at(buffers_.dWide);
-    void* again = buffers_.at(buffers_.again);
+    const std::string& name = linearPlan(fc1).layerName;
     const Operand dFc2 = operand(fc2, TensorRole::GradOutput, dResidual, gradCodes(fc2), flags);
-    linear(fc2).inputGradient(backend, rows_, dFc2, weight(fc2, flags), dWide, plan_.type);
+    dgrad(backend, flags, fc2, rows_, dFc2, dWide);
 
     const int slot = plan_.slot(fc1, TensorRole::GradOutput);
     const LinearPlan& plan1 = linearPlan(fc1);
-    const bool plain =
-        plan1.readsPlain(TensorRole::GradOutput) || plan1.fp8Recipe() == RecipeKind::Current || flags.plain;
+    const bool plain = plan1.readsPlain(TensorRole::GradOutput) || plan1.fp8Recipe() == RecipeKind::Current ||
+                       plan1.block() || flags.plain || flags.shadow;
     ActivationBackward activation;
     activation.rows = rows_;
     activation.cols = model_.ffn;
@@ -75,20 +79,19 @@ void GptModel::backwardMlp(Backend& backend, int layer, const PassFlags& flags) 
     activation.cast = scaling_.producerCast(slot, gradCodes(fc1), flags);
     activation.dBias = gradient(p.bias[2]);
     activation.accumulate = !flags.first;
-    if (!linearPlan(fc2).fp8(Gemm::Wgrad)) activation.outAgain = again;
+    activation.outAgain = againOut(fc2, flags);
     activation.again = scaling_.againCast(plan_.slot(fc2, TensorRole::Input), againCodes(fc2), flags);
     backend.run(activation);
+    lookAt(backend, flags, name, "gelu", true, "grad_input", activation.dIn, rows_, model_.ffn, slot);
     scaling_.finishCast(backend, slot, dWide, rows_, model_.ffn, gradCodes(fc1), flags);
     tapTensor(backend, slot, dWide, rows_, model_.ffn);
-    linear(fc2).weightGradient(backend, rows_, dFc2, wgradInput(fc2, again, flags), gradient(p.weight[3]),
-                               !flags.first);
+    wgrad(backend, flags, fc2, rows_, dFc2, wgradInput(backend, fc2, againOut(fc2, flags), flags), !flags.first);
 
     const Operand dFc1 = operand(fc1, TensorRole::GradOutput, dWide, gradCodes(fc1), flags);
-    linear(fc1).inputGradient(backend, rows_, dFc1, weight(fc1, flags), buffers_.at(buffers_.dNorm), plan_.type);
+    dgrad(backend, flags, fc1, rows_, dFc1, buffers_.at(buffers_.dNorm));
     normBackward(backend, flags, buffers_.at(b.residual2), p.norm2Gain, buffers_.at<float>(b.mean2),
                  buffers_.at<float>(b.rstd2), dResidual, fc1, proj, p.bias[1]);
-    linear(fc1).weightGradient(backend, rows_, dFc1, wgradInput(fc1, again, flags), gradient(p.weight[2]),
-                               !flags.first);
+    wgrad(backend, flags, fc1, rows_, dFc1, wgradInput(backend, fc1, againOut(fc1, flags), flags), !flags.first);
 }
 
 void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& flags) {
@@ -98,13 +101,14 @@ void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& f
     void* dResidual = buffers_.at(buffers_.dResidual);
     void* dWide = buffers_.at(buffers_.dWide);
     const Operand dProj = operand(proj, TensorRole::GradOutput, dResidual, gradCodes(proj), flags);
-    linear(proj).inputGradient(backend, rows_, dProj, weight(proj, flags), buffers_.at(buffers_.dNorm), plan_.type);
+    dgrad(backend, flags, proj, rows_, dProj, buffers_.at(buffers_.dNorm));
     const auto projWeightGradient = [&] {
-        linear(proj).weightGradient(backend, rows_, dProj, wgradInput(proj, buffers_.at(b.attention), flags),
-                                    gradient(p.weight[1]), !flags.first);
+        wgrad(backend, flags, proj, rows_, dProj, wgradInput(backend, proj, buffers_.at(b.attention), flags),
+              !flags.first);
     };
     // Where attention's backward makes the codes of its output again, the product waits for it.
-    if (!againCodes(proj)) projWeightGradient();
+    const bool waits = againCodes(proj) && !linearPlan(proj).block();
+    if (!waits) projWeightGradient();
 
     const int slot = plan_.slot(qkv, TensorRole::GradOutput);
     AttentionBackward attention;
@@ -123,18 +127,18 @@ void GptModel::backwardAttention(Backend& backend, int layer, const PassFlags& f
     attention.accumulate = !flags.first;
     attention.again = scaling_.againCast(plan_.slot(proj, TensorRole::Input), againCodes(proj), flags);
     backend.run(attention);
-    if (againCodes(proj)) projWeightGradient();
+    lookAt(backend, flags, linearPlan(qkv).layerName, "attention", true, "grad_input", dWide, rows_, 3 * model_.width);
+    if (waits) projWeightGradient();
     scaling_.finishCast(backend, slot, dWide, rows_, 3 * model_.width, gradCodes(qkv), flags);
     tapTensor(backend, slot, dWide, rows_, 3 * model_.width);
 
     const Operand dQkv = operand(qkv, TensorRole::GradOutput, dWide, gradCodes(qkv), flags);
-    linear(qkv).inputGradient(backend, rows_, dQkv, weight(qkv, flags), buffers_.at(buffers_.dNorm), plan_.type);
+    dgrad(backend, flags, qkv, rows_, dQkv, buffers_.at(buffers_.dNorm));
     const int before = layer > 0 ? plan_.linear(layer - 1, LinearKind::Fc2) : -1;
     normBackward(backend, flags, buffers_.at(b.residual1), p.norm1Gain, buffers_.at<float>(b.mean1),
                  buffers_.at<float>(b.rstd1), dResidual, qkv, before,
                  layer > 0 ? layout_.layers[static_cast<size_t>(layer) - 1].bias[3] : -1);
-    linear(qkv).weightGradient(backend, rows_, dQkv, wgradInput(qkv, buffers_.at(buffers_.again), flags),
-                               gradient(p.weight[0]), !flags.first);
+    wgrad(backend, flags, qkv, rows_, dQkv, wgradInput(backend, qkv, againOut(qkv, flags), flags), !flags.first);
 }
 
 void GptModel::embeddingBackward(Backend& backend, const PassFlags& flags) {

@@ -21,12 +21,11 @@ int64_t chunkRowsFor(int64_t rows, int64_t rowBytes, bool gpu) {
     return ((rows + chunks - 1) / chunks + 63) / 64 * 64;
 }
 
-/// Plain values are wanted by a product, or are the source of the current recipe's second pass.
-bool plainForward(const LinearPlan& linear) {
-    return !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current;
-}
-
 }  // namespace
+
+bool plainForward(const LinearPlan& linear) {
+    return !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || linear.block();
+}
 
 GptBuffers::GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory,
                        bool transposedCodes)
@@ -93,9 +92,10 @@ void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan,
             const LinearPlan& linear =
                 plan.linears[static_cast<size_t>(plan.linear(layer, static_cast<LinearKind>(kind)))];
             if (!linear.readsCodes(TensorRole::Input)) continue;
-            const bool kept = linear.fp8(Gemm::Wgrad) && !transposed_;
+            const bool kept = linear.fp8(Gemm::Wgrad) && !transposed_ && !linear.block();
             const int end = kept ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
-            b.inputCodes[kind] = add(rows * static_cast<size_t>(linear.in), time_.forward(layer, kMade[kind]), end);
+            b.inputCodes[kind] =
+                add(rows * static_cast<size_t>(linear.in * linear.codeBytes()), time_.forward(layer, kMade[kind]), end);
         }
         layers.push_back(b);
     }
@@ -106,13 +106,19 @@ void GptBuffers::addHead(const ModelConfig& model, const PrecisionPlan& plan, in
     const int64_t rowBytes = paddedVocabulary(model) * static_cast<int64_t>(dtypeSize(plan.type));
     const bool codes = head.readsCodes(TensorRole::GradOutput);
     // A current scale needs the amax of the whole tensor, so all its rows are there at once.
-    const bool whole = codes && head.fp8Recipe() == RecipeKind::Current;
+    // Blocks of the column copy go along the rows.
+    const bool whole = codes && (head.fp8Recipe() == RecipeKind::Current || head.block());
     chunkRows = whole ? rows : chunkRowsFor(rows, rowBytes, transposed_);
     logits = add(static_cast<size_t>(chunkRows * rowBytes), time_.head(), time_.head());
     losses = add(static_cast<size_t>(rows) * sizeof(float), time_.head(), time_.head());
     if (head.readsCodes(TensorRole::Input))
-        headInputCodes = add(static_cast<size_t>(rows * head.in), time_.finalNorm(), time_.head());
-    if (codes) headGradCodes = add(static_cast<size_t>(chunkRows * head.out), time_.head(), time_.head());
+        headInputCodes = add(static_cast<size_t>(rows * head.in * head.codeBytes()), time_.finalNorm(), time_.head());
+    if (codes)
+        headGradCodes = add(static_cast<size_t>(chunkRows * head.out * head.codeBytes()), time_.head(), time_.head());
+    if (head.block() && head.fp8(Gemm::Wgrad)) {
+        headInputColumn = add(static_cast<size_t>(rows * head.in) * 2, time_.finalNorm(), time_.head());
+        headGradColumn = add(static_cast<size_t>(rows * head.out) * 2, time_.head(), time_.head());
+    }
     dNorm = add(static_cast<size_t>(rows) * model.width * dtypeSize(plan.type), time_.head(), time_.embeddingBack());
 }
 
@@ -128,19 +134,20 @@ void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan
         if (linear.kind == LinearKind::Head) continue;
         const bool isWide = linear.kind == LinearKind::Qkv || linear.kind == LinearKind::Fc1;
         if (linear.readsCodes(TensorRole::GradOutput)) (isWide ? anyWideCodes : anyCodes) = true;
-        if (transposed_ && linear.fp8(Gemm::Wgrad))
-            againCodeCols = std::max(againCodeCols, static_cast<size_t>(linear.in));
-        if (!linear.fp8(Gemm::Wgrad) && linear.kind != LinearKind::Proj)
+        if ((transposed_ || linear.block()) && linear.fp8(Gemm::Wgrad))
+            againCodeCols = std::max(againCodeCols, static_cast<size_t>(linear.in * linear.codeBytes()));
+        if ((!linear.fp8(Gemm::Wgrad) || linear.block()) && linear.kind != LinearKind::Proj)
             againCols = std::max(againCols, static_cast<size_t>(linear.in));
     }
     dResidual = add(m * width * size, time_.finalNormBack(), time_.embeddingBack());
     dWide = add(m * wide * size, begin, end);
     if (againCols > 0) again = add(m * againCols * size, begin, end);
-    if (anyCodes) gradCodes = add(m * width, time_.finalNormBack(), end);
-    if (anyWideCodes) gradCodesWide = add(m * wide, begin, end);
-    if (!transposed_) return;
-    if (anyCodes) gradTransposed = add(m * width, time_.finalNormBack(), end);
-    if (anyWideCodes) gradTransposedWide = add(m * wide, begin, end);
+    const size_t code = plan.anyBlock ? 2 : 1;
+    if (anyCodes) gradCodes = add(m * width * code, time_.finalNormBack(), end);
+    if (anyWideCodes) gradCodesWide = add(m * wide * code, begin, end);
+    if (!transposed_ && !plan.anyBlock) return;
+    if (anyCodes) gradTransposed = add(m * width * code, time_.finalNormBack(), end);
+    if (anyWideCodes) gradTransposedWide = add(m * wide * code, begin, end);
     if (againCodeCols > 0) againCodes = add(m * againCodeCols, begin, end);
 }
 

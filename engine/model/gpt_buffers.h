@@ -45,6 +45,10 @@ class TimeLine {
     int layers_;
 };
 
+/// Whether forward writes the linear's input in plain values: a product reads them, or they are the source of a second
+/// pass (current recipe, block recipes).
+bool plainForward(const LinearPlan& linear);
+
 /// A buffer of the arena; absent ones (id -1) are nullptr.
 struct BufferId {
     int id = -1;
@@ -73,6 +77,7 @@ struct GptBuffers {
     Arena arena;
     char* base = nullptr;
     int64_t chunkRows = 0;  ///< rows of logits at a time
+    bool transposedCodes() const { return transposed_; }
 
     std::vector<LayerBuffers> layers;
     BufferId residualFinal, meanFinal, rstdFinal;
@@ -82,11 +87,12 @@ struct GptBuffers {
     BufferId logits;      ///< (chunkRows, padded vocabulary)
     BufferId losses;      ///< (M) F32
     BufferId headInputCodes, headGradCodes;
-    BufferId dResidual, dNorm;  ///< (M, C)
-    BufferId dWide;             ///< (M, max(3C, F))
-    BufferId again;             ///< (M, max(C, F)): the input of a wgrad in plain values, made again
+    BufferId headInputColumn, headGradColumn;  ///< block recipes: column copies
+    BufferId dResidual, dNorm;                 ///< (M, C)
+    BufferId dWide;                            ///< (M, max(3C, F))
+    BufferId again;                            ///< (M, max(C, F)): the input of a wgrad in plain values, made again
     BufferId gradCodes, gradCodesWide;
-    BufferId gradTransposed, gradTransposedWide, againCodes;  ///< with transposedCodes
+    BufferId gradTransposed, gradTransposedWide, againCodes;  ///< with transposedCodes, and under block recipes
 
   private:
     void addShared(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows);  ///< of forward, not a layer's

@@ -41,26 +41,39 @@ Operand GptModel::weight(int index, const PassFlags& flags) const {
 CodePair GptModel::weightCodes(int index) const {
     const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
     if (offset < 0) return {};
-    return {parameters_.codes + offset, parameters_.codesTransposed ? parameters_.codesTransposed + offset : nullptr};
+    uint8_t* const rows = parameters_.codes + offset;
+    if (linearPlan(index).block() && linearPlan(index).squareWeight()) return {rows, rows};
+    const bool second = parameters_.codesTransposed && (buffers_.transposedCodes() || linearPlan(index).block());
+    return {rows, second ? parameters_.codesTransposed + offset : nullptr};
 }
 
 Operand GptModel::operand(int index, TensorRole role, const void* plain, CodePair codes, const PassFlags& flags) const {
-    return {plain, codes.rows, codes.transposed, scaling_.scaleInv(plan_.slot(index, role), flags)};
+    const int slot = plan_.slot(index, role);
+    return {plain, codes.rows, codes.transposed, scaling_.scaleInv(slot, flags), scaling_.scaleInvColumn(slot)};
 }
 
 CodePair GptModel::inputCodes(int index) const {
-    if (index == plan_.headIndex()) return {buffers_.at<uint8_t>(buffers_.headInputCodes), nullptr};
+    if (index == plan_.headIndex())
+        return {buffers_.at<uint8_t>(buffers_.headInputCodes), buffers_.at<uint8_t>(buffers_.headInputColumn)};
     return {buffers_.at<uint8_t>(
                 buffers_.layers[static_cast<size_t>(index / kLinearsPerLayer)].inputCodes[index % kLinearsPerLayer]),
             nullptr};
 }
 
 uint8_t* GptModel::againCodes(int index) const {
-    return linearPlan(index).fp8(Gemm::Wgrad) ? buffers_.at<uint8_t>(buffers_.againCodes) : nullptr;
+    const bool wanted = linearPlan(index).fp8(Gemm::Wgrad) && (buffers_.transposedCodes() || linearPlan(index).block());
+    return wanted ? buffers_.at<uint8_t>(buffers_.againCodes) : nullptr;
 }
 
-Operand GptModel::wgradInput(int index, const void* plain, const PassFlags& flags) const {
+void* GptModel::againOut(int index, const PassFlags& flags) const {
+    if (!linearPlan(index).fp8(Gemm::Wgrad) || linearPlan(index).block()) return buffers_.at(buffers_.again);
+    return flags.plain || flags.shadow ? pass_.plainAgain : nullptr;
+}
+
+Operand GptModel::wgradInput(Backend& backend, int index, const void* plain, const PassFlags& flags) const {
     uint8_t* again = againCodes(index);
+    scaling_.castColumnCopy(backend, plan_.slot(index, TensorRole::Input), plain, rows_, linearPlan(index).in, again,
+                            flags);
     // Row codes are gone by now where transposed ones were made again; the product reads those alone.
     return operand(index, TensorRole::Input, plain, again ? CodePair{again, again} : inputCodes(index), flags);
 }
@@ -69,13 +82,14 @@ CodePair GptModel::gradCodes(int index) const {
     const LinearKind kind = linearPlan(index).kind;
     if (!linearPlan(index).readsCodes(TensorRole::GradOutput)) return {};
     const bool wide = kind == LinearKind::Qkv || kind == LinearKind::Fc1;
+    const bool second = buffers_.transposedCodes() || linearPlan(index).block();
     return {buffers_.at<uint8_t>(wide ? buffers_.gradCodesWide : buffers_.gradCodes),
-            buffers_.at<uint8_t>(wide ? buffers_.gradTransposedWide : buffers_.gradTransposed)};
+            second ? buffers_.at<uint8_t>(wide ? buffers_.gradTransposedWide : buffers_.gradTransposed) : nullptr};
 }
 
 void* GptModel::plainOut(bool wanted, BufferId buffer, const PassFlags& flags) const {
     if (wanted) return buffers_.at(buffer);
-    return flags.plain ? pass_.plain : nullptr;
+    return flags.plain || flags.shadow ? pass_.plain : nullptr;
 }
 
 void GptModel::tapTensor(Backend& backend, int slot, const void* in, int64_t rows, int64_t cols) const {
@@ -95,6 +109,14 @@ void GptModel::trainPass(Backend& backend, const PassFlags& flags) {
     sum.sum = &pass_.state->lossSum;
     sum.accumulate = true;
     backend.run(sum);
+    if (flags.ops) {
+        OpSite site;
+        site.check.layer = "lm_head";
+        site.check.op = "loss";
+        site.tensor = "lm_head.loss/output";
+        site.cols = 1;
+        look(backend, flags, site, sum.losses, DType::F32, rows_, 0);
+    }
     backward(backend, flags);
 }
 
@@ -127,6 +149,36 @@ void GptModel::castWeights(Backend& backend, const PassFlags& flags) {
     }
 }
 
+void GptModel::checkCodes(Backend& backend, const PassFlags& flags) const {
+    for (int index = 0; index < plan_.linearCount(); ++index) {
+        const RecipeKind recipe = plan_.tensorRecipe(plan_.slot(index, TensorRole::Weight));
+        if (recipe != RecipeKind::Delayed && recipe != RecipeKind::Fixed) continue;
+        const ParameterInfo& weight = layout_.tensors[static_cast<size_t>(weightTensor(index))];
+        CodeCheck check;
+        check.n = weight.count();
+        check.in = parameters_.masters + weight.offset;
+        check.codes = weightCodes(index).rows;
+        check.format = plan_.format(index, TensorRole::Weight);
+        check.scale = scaling_.scale(plan_.slot(index, TensorRole::Weight), flags);
+        check.different = pass_.staleCodes + index;
+        backend.run(check);
+    }
+}
+
+std::string GptModel::normName(int reader) const {
+    if (reader == plan_.headIndex()) return "";
+    return linearPlan(reader).kind == LinearKind::Qkv ? "norm1" : "norm2";
+}
+
+const char* GptModel::sumName(int reader) const {
+    if (reader == plan_.headIndex()) return "sum";
+    return linearPlan(reader).kind == LinearKind::Qkv ? "sum1" : "sum2";
+}
+
+std::string GptModel::normLayer(int reader) const {
+    return reader == plan_.headIndex() ? "norm" : linearPlan(reader).layerName;
+}
+
 void GptModel::normForward(Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta,
                            void* residualOut, int gain, float* mean, float* rstd, int reader, CodePair codes) {
     const LinearPlan& linear = linearPlan(reader);
@@ -141,13 +193,18 @@ void GptModel::normForward(Backend& backend, const PassFlags& flags, const void*
     op.residualOut = delta ? residualOut : nullptr;
     op.gain = parameter(gain);
     op.bias = parameter(gain + 1);
-    const bool plain =
-        !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || (head && !linear.fp8(Gemm::Wgrad));
+    const bool plain = !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || linear.block() ||
+                       (head && !linear.fp8(Gemm::Wgrad));
     op.out = plainOut(plain, buffers_.normOut, flags);
     op.cast = scaling_.producerCast(slot, codes, flags);
     op.mean = mean;
     op.rstd = rstd;
+    lookAtParameter(backend, flags, normLayer(reader), normName(reader), "weight", gain);
+    lookAtParameter(backend, flags, normLayer(reader), normName(reader), "bias", gain + 1);
     runNorm(backend, op, pass_.normScratch);
+    if (op.residualOut)
+        lookAt(backend, flags, normLayer(reader), sumName(reader), false, "output", op.residualOut, rows_, op.cols);
+    lookAt(backend, flags, normLayer(reader), normName(reader).c_str(), false, "output", op.out, rows_, op.cols, slot);
     scaling_.finishCast(backend, slot, op.out, rows_, op.cols, codes, flags);
     tapTensor(backend, slot, op.out, rows_, op.cols);
 }
@@ -163,7 +220,10 @@ void GptModel::forward(Backend& backend, const PassFlags& flags) {
     embedding.tokenTable = parameter(layout_.tokenTable);
     embedding.positionTable = parameter(layout_.positionTable);
     embedding.out = buffers_.at(buffers_.layers[0].residual1);
+    lookAtParameter(backend, flags, "embedding", "", "weight", layout_.tokenTable);
+    lookAtParameter(backend, flags, "embedding", "position", "weight", layout_.positionTable);
     backend.run(embedding);
+    lookAt(backend, flags, "embedding", "", false, "output", embedding.out, rows_, model_.width);
     for (int layer = 0; layer < model_.layers; ++layer) forwardLayer(backend, layer, flags);
     normForward(backend, flags, buffers_.at(buffers_.layers.back().residual2), buffers_.at(buffers_.delta),
                 buffers_.at(buffers_.residualFinal), layout_.finalGain, buffers_.at<float>(buffers_.meanFinal),
@@ -175,15 +235,21 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     const LayerParameters& p = layout_.layers[static_cast<size_t>(layer)];
     const int qkv = plan_.linear(layer, LinearKind::Qkv), proj = qkv + 1, fc1 = qkv + 2, fc2 = qkv + 3;
     const auto product = [&](int index, const void* plain, void* out) {
-        linear(index).forward(backend, rows_, operand(index, TensorRole::Input, plain, inputCodes(index), flags),
-                              weight(index, flags), parameter(p.bias[index - qkv]), out, plan_.type);
+        fprop(backend, flags, index, rows_, operand(index, TensorRole::Input, plain, inputCodes(index), flags),
+              p.bias[index - qkv], out);
     };
+    // Where a norm's output lies in plain values, if it does.
+    const auto plainNorm = [&](int index) {
+        const bool planned = !linearPlan(index).fp8(Gemm::Fprop) || plainForward(linearPlan(index));
+        return plainOut(planned, buffers_.normOut, flags);
+    };
+    const std::string& name = linearPlan(qkv).layerName;
     const void* residualIn =
         buffers_.at(layer == 0 ? b.residual1 : buffers_.layers[static_cast<size_t>(layer) - 1].residual2);
     normForward(backend, flags, residualIn, layer == 0 ? nullptr : buffers_.at(buffers_.delta),
                 buffers_.at(b.residual1), p.norm1Gain, buffers_.at<float>(b.mean1), buffers_.at<float>(b.rstd1), qkv,
                 inputCodes(qkv));
-    product(qkv, buffers_.at(buffers_.normOut), buffers_.at(b.qkv));
+    product(qkv, plainNorm(qkv), buffers_.at(b.qkv));
 
     const int projInput = plan_.slot(proj, TensorRole::Input);
     AttentionForward attention;
@@ -197,16 +263,17 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     attention.lse = buffers_.at<float>(b.lse);
     attention.cast = scaling_.producerCast(projInput, inputCodes(proj), flags);
     backend.run(attention);
+    lookAt(backend, flags, name, "attention", false, "output", attention.out, rows_, model_.width);
     scaling_.finishCast(backend, projInput, attention.out, rows_, model_.width, inputCodes(proj), flags);
     tapTensor(backend, projInput, attention.out, rows_, model_.width);
     product(proj, attention.out, buffers_.at(buffers_.delta));
 
     normForward(backend, flags, buffers_.at(b.residual1), buffers_.at(buffers_.delta), buffers_.at(b.residual2),
                 p.norm2Gain, buffers_.at<float>(b.mean2), buffers_.at<float>(b.rstd2), fc1, inputCodes(fc1));
-    product(fc1, buffers_.at(buffers_.normOut), buffers_.at(b.fc1));
+    product(fc1, plainNorm(fc1), buffers_.at(b.fc1));
 
     const int fc2Input = plan_.slot(fc2, TensorRole::Input);
-    const bool plain = !linearPlan(fc2).fp8(Gemm::Fprop) || linearPlan(fc2).fp8Recipe() == RecipeKind::Current;
+    const bool plain = plainForward(linearPlan(fc2));
     ActivationForward activation;
     activation.rows = rows_;
     activation.cols = model_.ffn;
@@ -215,6 +282,7 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     activation.out = plainOut(plain, buffers_.activation, flags);
     activation.cast = scaling_.producerCast(fc2Input, inputCodes(fc2), flags);
     backend.run(activation);
+    lookAt(backend, flags, name, "gelu", false, "output", activation.out, rows_, model_.ffn, fc2Input);
     scaling_.finishCast(backend, fc2Input, activation.out, rows_, model_.ffn, inputCodes(fc2), flags);
     tapTensor(backend, fc2Input, activation.out, rows_, model_.ffn);
     product(fc2, activation.out, buffers_.at(buffers_.delta));
@@ -229,14 +297,16 @@ void GptModel::headChunk(Backend& backend, const PassFlags& flags, int64_t row, 
     const int index = plan_.headIndex();
     const int gradSlot = plan_.slot(index, TensorRole::GradOutput);
     const int64_t width = model_.width, size = static_cast<int64_t>(dtypeSize(plan_.type));
-    const auto* normOut = buffers_.at<char>(buffers_.normOut);
-    uint8_t* const codes = inputCodes(index).rows;
+    const bool planned = plainForward(linearPlan(index)) || !linearPlan(index).fp8(Gemm::Wgrad);
+    const auto* normOut = static_cast<const char*>(plainOut(planned, buffers_.normOut, flags));
+    const CodePair codes = inputCodes(index);  // block recipes have one chunk
     const Operand x = operand(index, TensorRole::Input, normOut ? normOut + row * width * size : nullptr,
-                              {codes ? codes + row * width : nullptr, nullptr}, flags);
+                              {codes.rows ? codes.rows + row * width : nullptr, codes.transposed}, flags);
     void* logits = buffers_.at(buffers_.logits);
-    linear(index).forward(backend, rows, x, weight(index, flags), nullptr, logits, plan_.type);
+    fprop(backend, flags, index, rows, x, -1, logits, row);
 
-    const CodePair gradCodes{buffers_.at<uint8_t>(buffers_.headGradCodes), nullptr};
+    const CodePair gradCodes{buffers_.at<uint8_t>(buffers_.headGradCodes),
+                             buffers_.at<uint8_t>(buffers_.headGradColumn)};
     CrossEntropy loss;
     loss.rows = rows;
     loss.vocabulary = model_.vocabulary;
@@ -253,10 +323,18 @@ void GptModel::headChunk(Backend& backend, const PassFlags& flags, int64_t row, 
     scaling_.finishCast(backend, gradSlot, logits, rows, loss.vocabularyPadded, gradCodes, flags);
     tapTensor(backend, gradSlot, logits, rows, loss.vocabularyPadded);
 
+    if (flags.ops) {
+        OpSite site;
+        site.check.layer = "lm_head";
+        site.check.op = "loss";
+        site.check.backward = true;
+        site.tensor = "lm_head.loss/grad_logits";
+        site.cols = loss.vocabularyPadded;
+        look(backend, flags, site, logits, plan_.type, rows, row);
+    }
     const Operand dy = operand(index, TensorRole::GradOutput, logits, gradCodes, flags);
-    linear(index).inputGradient(backend, rows, dy, weight(index, flags),
-                                buffers_.at<char>(buffers_.dNorm) + row * width * size, plan_.type);
-    linear(index).weightGradient(backend, rows, dy, x, gradient(layout_.head), !flags.first || row > 0);
+    dgrad(backend, flags, index, rows, dy, buffers_.at<char>(buffers_.dNorm) + row * width * size, row);
+    wgrad(backend, flags, index, rows, dy, x, !flags.first || row > 0);
 }
 
 }  // namespace mantissa::engine

@@ -6,6 +6,7 @@
 
 #include "engine/model/gpt_buffers.h"
 #include "engine/model/linear.h"
+#include "engine/model/op_sites.h"
 #include "engine/model/scaling_state.h"
 #include "engine/plan/parameter_layout.h"
 #include "kernels/backend.h"
@@ -31,15 +32,27 @@ struct TensorTap {
     std::vector<char> bytes;  ///< of the plan's type, row-major
 };
 
+/// A value that a planted fault writes into what a product gave (fprop, dgrad).
+struct PlantedValue {
+    int linear = 0;
+    kernels::Gemm gemm = kernels::Gemm::Fprop;
+    int64_t element = 0;
+    float value = 0;
+};
+
 /// What a pass reads and writes beside activations, in device memory.
 struct PassMemory {
     const int32_t* tokens = nullptr;   ///< (M) inputs
     const int32_t* targets = nullptr;  ///< (M)
     kernels::StepParameters* parameters = nullptr;
     kernels::StepState* state = nullptr;
-    double* evalSum = nullptr;     ///< sum of the losses of an evaluation
-    void* plain = nullptr;         ///< (M, max(C, F)): outputs of norm and GELU that the plan keeps as codes alone
-    float* normScratch = nullptr;  ///< where the norm's stages keep their values; nullptr: the norm is fused
+    double* evalSum = nullptr;   ///< sum of the losses of an evaluation
+    void* plain = nullptr;       ///< (M, max(C, F)): outputs of norm and GELU that the plan keeps as codes alone
+    void* plainAgain = nullptr;  ///< likewise, made again in backward
+    kernels::FiniteCount* finite = nullptr;  ///< one a place
+    kernels::ShadowSums* shadow = nullptr;   ///< (linears * 3)
+    uint64_t* staleCodes = nullptr;          ///< (linears)
+    float* normScratch = nullptr;            ///< where the norm's stages keep their values; nullptr: the norm is fused
 };
 
 /// Queues the ops of one pass; owns no memory. Thread: the trainer's.
@@ -58,6 +71,12 @@ class GptModel {
     void castWeights(kernels::Backend& backend, const PassFlags& flags);
     /// Passes from here on copy this tensor of theirs (not a weight); nullptr: none. Not for recorded passes.
     void setTap(TensorTap* tap) { tap_ = tap; }
+    void setPlanted(std::vector<PlantedValue> planted) { planted_ = std::move(planted); }
+    /// Linears whose products are run again on shadow steps; empty: all.
+    void setShadowed(std::vector<bool> linears) { shadowed_ = std::move(linears); }
+    const OpSites& sites() const { return sites_; }
+    /// Probed steps: codes in use that a fresh cast of the master weights would not give (delayed and fixed recipe).
+    void checkCodes(kernels::Backend& backend, const PassFlags& flags) const;
     CodePair weightCodes(int index) const;  ///< where the linear's weight has its codes; none: nullptr
 
   private:
@@ -65,6 +84,9 @@ class GptModel {
     void forwardLayer(kernels::Backend& backend, int layer, const PassFlags& flags);
     void normForward(kernels::Backend& backend, const PassFlags& flags, const void* residualIn, const void* delta,
                      void* residualOut, int gain, float* mean, float* rstd, int reader, CodePair codes);
+    std::string normName(int reader) const;   ///< "norm1", "norm2"; of the last one ""
+    const char* sumName(int reader) const;    ///< of the residual addition before it
+    std::string normLayer(int reader) const;  ///< "h.3"; of the last one "norm"
     void head(kernels::Backend& backend, const PassFlags& flags);
     void headChunk(kernels::Backend& backend, const PassFlags& flags, int64_t row, int64_t rows);
     void backward(kernels::Backend& backend, const PassFlags& flags);
@@ -75,6 +97,27 @@ class GptModel {
     void normBackward(kernels::Backend& backend, const PassFlags& flags, const void* residual, int gain,
                       const float* mean, const float* rstd, const void* dResidualIn, int reader, int before, int bias);
     void embeddingBackward(kernels::Backend& backend, const PassFlags& flags);
+
+    // Products and what probes see of them (gpt_products.cpp). plain operands may be nullptr.
+    void fprop(kernels::Backend& backend, const PassFlags& flags, int index, int64_t rows, const Operand& x, int bias,
+               void* y, int64_t firstRow = 0);
+    void dgrad(kernels::Backend& backend, const PassFlags& flags, int index, int64_t rows, const Operand& dy, void* dx,
+               int64_t firstRow = 0);
+    void wgrad(kernels::Backend& backend, const PassFlags& flags, int index, int64_t rows, const Operand& dy,
+               const Operand& x, bool accumulate);
+    void look(kernels::Backend& backend, const PassFlags& flags, const OpSite& site, const void* in,
+              kernels::DType type, int64_t rows, int64_t firstRow);
+    void lookAt(kernels::Backend& backend, const PassFlags& flags, const std::string& layer, const char* op,
+                bool backward, const char* tensor, const void* in, int64_t rows, int64_t cols, int castSlot = -1);
+    void lookAtParameter(kernels::Backend& backend, const PassFlags& flags, const std::string& layer,
+                         const std::string& op, const char* what, int tensor);
+    void plant(kernels::Backend& backend, const PassFlags& flags, int index, kernels::Gemm gemm, void* out,
+               int64_t elements) const;
+    void shadow(kernels::Backend& backend, const PassFlags& flags, int index, kernels::ShadowProduct op,
+                kernels::Gemm gemm) const;
+    kernels::MatmulOperand plainWeight(int index, bool kContiguous, bool& rounded) const;
+    /// Where backward makes the plain input of the linear's wgrad again; nullptr: nobody reads it.
+    void* againOut(int index, const PassFlags& flags) const;
 
     /// in: rows [row, row + rows) of the tensor, plain values in device memory.
     void tapTensor(kernels::Backend& backend, int slot, const void* in, int64_t rows, int64_t cols) const;
@@ -91,7 +134,8 @@ class GptModel {
     /// Transposed codes of the linear's input for its wgrad, made again in backward; nullptr where row codes serve.
     uint8_t* againCodes(int index) const;
     /// The input of the linear's wgrad: row codes (or plain values) where they serve, else what backward made again.
-    Operand wgradInput(int index, const void* plain, const PassFlags& flags) const;
+    /// Block recipes: its column copy is made of the plain values first.
+    Operand wgradInput(kernels::Backend& backend, int index, const void* plain, const PassFlags& flags) const;
     int weightTensor(int index) const;
 
     ModelConfig model_;
@@ -104,6 +148,9 @@ class GptModel {
     ParameterMemory parameters_;
     PassMemory pass_;
     TensorTap* tap_ = nullptr;
+    std::vector<PlantedValue> planted_;
+    std::vector<bool> shadowed_;
+    OpSites sites_;
 };
 
 }  // namespace mantissa::engine

@@ -26,7 +26,7 @@ std::vector<EffectivePrecision> EffectiveMap::rows(const PrecisionPlan& plan) co
         row.a = shownName(report.a);
         row.b = shownName(report.b);
         row.out = shownName(report.out);
-        row.recipe = isFp8(report.a) ? recipeName(linear.fp8Recipe()) : plan.tf32 ? "tf32" : shownName(report.a);
+        row.recipe = isCodeFormat(report.a) ? recipeName(linear.fp8Recipe()) : plan.tf32 ? "tf32" : shownName(report.a);
         row.native = report.native;
         row.algorithm = report.algorithm;
         rows.push_back(row);
@@ -38,16 +38,28 @@ MatmulOperand Linear::operand(Gemm gemm, TensorRole role, const Operand& values,
     MatmulOperand operand;
     operand.kContiguous = kContiguous;
     operand.ld = ld;
-    if (linear().fp8(gemm)) {
+    if (linear().fp8(gemm) && linear().block()) {
+        operand.data = kContiguous ? values.codes : values.transposed;
+        operand.type = DType::BF16;
+        operand.emulates = plan_.format(index_, role);
+        operand.scaleInv = kContiguous ? values.scaleInv : values.scaleInvColumn;
+    } else if (linear().fp8(gemm)) {
         operand.data = values.codes;
         operand.transposed = values.transposed;
-        operand.type = plan_.format(role);
+        operand.type = plan_.format(index_, role);
         operand.scaleInv = values.scaleInv;
     } else {
         operand.data = values.plain;
         operand.type = plan_.type;
     }
     return operand;
+}
+
+void Linear::setAccumulation(Matmul& op) const {
+    op.tf32 = plan_.tf32;
+    op.limited14 = plan_.accumulation == Accumulation::Limited14;
+    op.fastAccumulate = plan_.accumulation == Accumulation::Mixed ? op.gemm == Gemm::Fprop
+                                                                  : plan_.accumulation != Accumulation::Promoted;
 }
 
 void Linear::forward(Backend& backend, int64_t rows, const Operand& x, const Operand& w, const void* bias, void* y,
@@ -64,8 +76,7 @@ void Linear::forward(Backend& backend, int64_t rows, const Operand& x, const Ope
     op.ldOut = op.n;
     op.bias = bias;
     op.biasType = plan_.type;
-    op.fastAccumulate = true;
-    op.tf32 = plan_.tf32;
+    setAccumulation(op);
     map_.note(index_, op.gemm, backend.run(op));
 }
 
@@ -81,7 +92,7 @@ void Linear::inputGradient(Backend& backend, int64_t rows, const Operand& dy, co
     op.out = dx;
     op.outType = outType;
     op.ldOut = op.n;
-    op.tf32 = plan_.tf32;
+    setAccumulation(op);
     map_.note(index_, op.gemm, backend.run(op));
 }
 
@@ -98,7 +109,7 @@ void Linear::weightGradient(Backend& backend, int64_t rows, const Operand& dy, c
     op.outType = DType::F32;
     op.ldOut = op.n;
     op.accumulate = accumulate;
-    op.tf32 = plan_.tf32;
+    setAccumulation(op);
     map_.note(index_, op.gemm, backend.run(op));
 }
 

@@ -16,6 +16,9 @@ struct Operand {
     const uint8_t* codes = nullptr;       ///< FP8
     const uint8_t* transposed = nullptr;  ///< the same codes stored the other way round, where the chip needs them
     const float* scaleInv = nullptr;      ///< device memory, of the codes
+    /// Block recipes: codes and transposed are the row and the column copy's BF16 values (rows, cols); this is the
+    /// column copy's scaleInv. Both are nullptr but for nvfp4.
+    const float* scaleInvColumn = nullptr;
 };
 
 /// What ran, by linear and product. Filled by Linear's calls alone.
@@ -51,6 +54,7 @@ class Linear {
     const LinearPlan& linear() const { return plan_.linears[static_cast<size_t>(index_)]; }
     kernels::MatmulOperand operand(kernels::Gemm gemm, TensorRole role, const Operand& values, bool kContiguous,
                                    int64_t ld) const;
+    void setAccumulation(kernels::Matmul& op) const;
     const PrecisionPlan& plan_;
     int index_;
     EffectiveMap& map_;

@@ -34,7 +34,7 @@ ScalingState::ScalingState(const PrecisionPlan& plan, const PrecisionConfig& con
     for (int slot = 0; slot < count_; ++slot) {
         const RecipeKind recipe = plan_.tensorRecipe(slot);
         ScalingTensor tensor;
-        tensor.format = plan_.format(plan_.roleOfSlot(slot));
+        tensor.format = plan_.formatOfSlot(slot);
         tensor.isWeight = plan_.roleOfSlot(slot) == TensorRole::Weight;
         tensor.delayed = recipe == RecipeKind::Delayed;
         tensor.margin = config_.margin;
@@ -51,7 +51,8 @@ ScalingState::ScalingState(const PrecisionPlan& plan, const PrecisionConfig& con
 
 size_t ScalingState::bytes() const {
     const size_t count = static_cast<size_t>(count_);
-    return 2 * aligned(count * sizeof(ScaleEntry)) + aligned(static_cast<size_t>(slotCount()) * sizeof(TensorSlot)) +
+    return 2 * aligned(count * sizeof(ScaleEntry)) + aligned(plan_.anyBlock ? 2 * count * sizeof(ScaleEntry) : 0) +
+           aligned(static_cast<size_t>(slotCount()) * sizeof(TensorSlot)) +
            aligned(usesCurrent_ ? count * sizeof(TensorSlot) : 0) + aligned(count * sizeof(ScalingTensor)) +
            aligned(static_cast<size_t>(historyEntries_) * sizeof(float));
 }
@@ -69,6 +70,7 @@ void ScalingState::bind(void* memory) {
     slots_ = static_cast<TensorSlot*>(take(static_cast<size_t>(slotCount()) * sizeof(TensorSlot)));
     scratch_ = static_cast<TensorSlot*>(take(usesCurrent_ ? count * sizeof(TensorSlot) : 0));
     device_ = static_cast<ScalingTensor*>(take(count * sizeof(ScalingTensor)));
+    blockEntries_ = static_cast<ScaleEntry*>(take(plan_.anyBlock ? 2 * count * sizeof(ScaleEntry) : 0));
     history_ = static_cast<float*>(take(static_cast<size_t>(historyEntries_) * sizeof(float)));
 }
 
@@ -92,7 +94,75 @@ ScaleEntry* ScalingState::entry(int slot, const PassFlags& flags) const {
     return (scratch ? evalTable_ : table_) + slot;
 }
 
+ScaleEntry* ScalingState::blockEntry(int slot, bool column) const {
+    if (plan_.tensorRecipe(slot) != RecipeKind::Nvfp4) return nullptr;
+    const bool square = plan_.roleOfSlot(slot) == TensorRole::Weight;
+    return blockEntries_ + 2 * slot + (column && !square ? 1 : 0);
+}
+
+void ScalingState::putInWindow(Backend& backend, int slot, float value) const {
+    const ScalingTensor& tensor = host_[static_cast<size_t>(slot)];
+    if (tensor.historyLength < 1) return;
+    backend.upload(history_ + tensor.historyOffset + tensor.historyLength - 1, &value, sizeof(value));
+}
+
+void ScalingState::stopUpdates(Backend& backend, int slot) {
+    ScalingTensor& tensor = host_[static_cast<size_t>(slot)];
+    if (!tensor.delayed) return;
+    tensor.delayed = 0;
+    backend.upload(device_ + slot, &tensor, sizeof(tensor));
+}
+
+const float* ScalingState::scaleInvColumn(int slot) const {
+    const ScaleEntry* entry = blockEntry(slot, true);
+    return entry ? &entry->scaleInv : nullptr;
+}
+
+void ScalingState::castBlocks(Backend& backend, int slot, const void* in, DType type, int64_t rows, int64_t cols,
+                              CodePair codes, bool counted, const PassFlags& flags) const {
+    const TensorRole role = plan_.roleOfSlot(slot);
+    const LinearPlan& linear = plan_.linears[static_cast<size_t>(plan_.linearOfSlot(slot))];
+    const RecipeKind recipe = linear.fp8Recipe();
+    const bool square = role == TensorRole::Weight && linear.squareWeight();
+    BlockQuantize op;
+    op.rows = rows;
+    op.cols = cols;
+    op.inType = type;
+    op.in = in;
+    op.kind = recipe == RecipeKind::Mxfp8   ? BlockKind::Mxfp8
+              : recipe == RecipeKind::Nvfp4 ? BlockKind::Nvfp4
+                                            : BlockKind::Block128;
+    op.format = plan_.formatOfSlot(slot);
+    op.blockCols = recipe == RecipeKind::Mxfp8 ? 32 : recipe == RecipeKind::Nvfp4 ? 16 : 128;
+    op.blockRows = square ? op.blockCols : 1;
+    op.rowValues = linear.fp8(rowReader(role)) || square ? codes.rows : nullptr;
+    op.colValues = linear.fp8(columnReader(role)) && !square ? codes.transposed : nullptr;
+    op.rowEntry = blockEntry(slot, false);
+    op.colEntry = blockEntry(slot, true);
+    op.hadamard = recipe == RecipeKind::Nvfp4 && config_.hadamard && role != TensorRole::Weight;
+    op.stochastic = config_.stochasticRounding && role == TensorRole::GradOutput;
+    if (op.stochastic) op.seed = roundingSeed(slot, flags);
+    const int statistics = role == TensorRole::Weight ? count_ + plan_.linearOfSlot(slot) : slot;
+    op.slot = counted && flags.training ? slots_ + statistics : nullptr;
+    op.count = flags.count;
+    op.dear = flags.dear;
+    op.exponents = flags.dear && flags.exponents;
+    if (op.rowValues || op.colValues) backend.run(op);
+}
+
+void ScalingState::castColumnCopy(Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, void* out,
+                                  const PassFlags& flags) const {
+    const LinearPlan& linear = plan_.linears[static_cast<size_t>(plan_.linearOfSlot(slot))];
+    if (!linear.block() || !linear.fp8(columnReader(plan_.roleOfSlot(slot)))) return;
+    const bool counted = !linear.fp8(rowReader(plan_.roleOfSlot(slot)));
+    castBlocks(backend, slot, in, DType::BF16, rows, cols, {nullptr, static_cast<uint8_t*>(out)}, counted, flags);
+}
+
 const float* ScalingState::scaleInv(int slot, const PassFlags& flags) const {
+    if (isBlockRecipe(plan_.tensorRecipe(slot))) {
+        const ScaleEntry* entry = blockEntry(slot, false);
+        return entry ? &entry->scaleInv : nullptr;
+    }
     return &entry(slot, flags)->scaleInv;
 }
 
@@ -104,7 +174,7 @@ uint64_t ScalingState::roundingSeed(int slot, const PassFlags& flags) const {
 CastTarget ScalingState::fullCast(int slot, CodePair codes, const ScaleEntry* entry, TensorSlot* statistics,
                                   const PassFlags& flags) const {
     CastTarget target;
-    target.format = plan_.format(plan_.roleOfSlot(slot));
+    target.format = plan_.formatOfSlot(slot);
     target.codes = codes.rows;
     target.codesTransposed = codes.transposed;
     target.scale = &entry->scale;
@@ -118,9 +188,10 @@ CastTarget ScalingState::fullCast(int slot, CodePair codes, const ScaleEntry* en
 }
 
 CastTarget ScalingState::againCast(int slot, uint8_t* transposed, const PassFlags& flags) const {
-    if (!transposed || plan_.tensorRecipe(slot) == RecipeKind::Bf16) return {};
+    const RecipeKind recipe = plan_.tensorRecipe(slot);
+    if (!transposed || recipe == RecipeKind::Bf16 || isBlockRecipe(recipe)) return {};
     CastTarget target;
-    target.format = plan_.format(plan_.roleOfSlot(slot));
+    target.format = plan_.formatOfSlot(slot);
     target.codesTransposed = transposed;
     target.scale = &entry(slot, flags)->scale;
     return target;
@@ -128,11 +199,11 @@ CastTarget ScalingState::againCast(int slot, uint8_t* transposed, const PassFlag
 
 CastTarget ScalingState::producerCast(int slot, CodePair codes, const PassFlags& flags) const {
     const RecipeKind recipe = plan_.tensorRecipe(slot);
-    if (recipe == RecipeKind::Bf16) return {};
+    if (recipe == RecipeKind::Bf16 || isBlockRecipe(recipe)) return {};
     if (recipe != RecipeKind::Current)
         return fullCast(slot, codes, entry(slot, flags), flags.training ? slots_ + slot : nullptr, flags);
     CastTarget target;
-    target.format = plan_.format(plan_.roleOfSlot(slot));
+    target.format = plan_.formatOfSlot(slot);
     target.slot = scratch_ + slot;
     target.scale = &entry(slot, flags)->scale;
     target.amaxOnly = true;
@@ -142,9 +213,11 @@ CastTarget ScalingState::producerCast(int slot, CodePair codes, const PassFlags&
 
 void ScalingState::finishCast(Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, CodePair codes,
                               const PassFlags& flags) const {
+    if (isBlockRecipe(plan_.tensorRecipe(slot)))
+        return castBlocks(backend, slot, in, DType::BF16, rows, cols, codes, true, flags);
     if (plan_.tensorRecipe(slot) != RecipeKind::Current) return;
     CurrentScale scale;
-    scale.format = plan_.format(plan_.roleOfSlot(slot));
+    scale.format = plan_.formatOfSlot(slot);
     scale.slot = scratch_ + slot;
     scale.entry = entry(slot, flags);
     scale.powerOfTwo = config_.powerOfTwo;
@@ -161,7 +234,7 @@ void ScalingState::finishCast(Backend& backend, int slot, const void* in, int64_
 CastTarget ScalingState::weightCast(int linear, CodePair codes, bool dear, bool exponents, bool count) const {
     const int slot = plan_.slot(linear, TensorRole::Weight);
     const RecipeKind recipe = plan_.tensorRecipe(slot);
-    if (recipe == RecipeKind::Bf16) return {};
+    if (recipe == RecipeKind::Bf16 || isBlockRecipe(recipe)) return {};
     PassFlags flags;
     flags.dear = dear;
     flags.exponents = exponents;
@@ -178,9 +251,11 @@ CastTarget ScalingState::weightCast(int linear, CodePair codes, bool dear, bool 
 void ScalingState::castCurrentWeight(Backend& backend, int linear, const void* weight, DType type, CodePair codes,
                                      const PassFlags& flags) const {
     const int slot = plan_.slot(linear, TensorRole::Weight);
+    const LinearPlan& one = plan_.linears[static_cast<size_t>(linear)];
+    if (one.block()) return castBlocks(backend, slot, weight, type, one.out, one.in, codes, true, flags);
     if (plan_.tensorRecipe(slot) != RecipeKind::Current) return;
     CurrentScale scale;
-    scale.format = plan_.weightFormat;
+    scale.format = plan_.formatOfSlot(slot);
     scale.slot = slots_ + slot;
     scale.entry = entry(slot, flags);
     scale.powerOfTwo = config_.powerOfTwo;

@@ -19,6 +19,9 @@ struct PassFlags {
     bool count = true;       ///< the cheap counters
     int micro = 0;           ///< number of the micro-batch
     uint64_t step = 0;       ///< 1-based, for the seed of stochastic rounding
+    bool ops = false;        ///< non-finite values of every op's output are counted
+    bool shadow = false;     ///< products again in higher precision
+    bool planted = false;    ///< a planted fault puts values into this pass; it is not recorded
     bool plain = false;      ///< every tensor also in plain values, in the inspection's memory where the plan has none
 };
 
@@ -26,7 +29,7 @@ struct PassFlags {
 void carryWindow(const float* from, int fromLength, float* to, int toLength);
 
 /// Where a cast's codes go, and where a product finds them. On chips whose products need k contiguous a tensor also has
-/// its codes transposed; elsewhere `transposed` is nullptr.
+/// its codes transposed; elsewhere `transposed` is nullptr. Block recipes: BF16 values of the row and the column copy.
 struct CodePair {
     uint8_t* rows = nullptr;
     uint8_t* transposed = nullptr;
@@ -35,7 +38,8 @@ struct CodePair {
 /// Delayed: the producer casts with the table's scale, its amax goes to the slot. Current: the producer takes the amax
 /// alone (scratch slot), finishCast sets the scale and casts in a second pass. Fixed: as delayed, the scale never
 /// moves. Weights: AdamW casts (delayed, fixed) or takes the amax (current); castCurrentWeights makes the codes at the
-/// start of a pass. Evaluation writes current scales to a scratch table, so that training state stays.
+/// start of a pass. Block recipes: finishCast and castCurrentWeight quantize block by block, in one pass; they keep no
+/// state. Evaluation writes current scales to a scratch table, so that training state stays.
 class ScalingState {
   public:
     ScalingState(const PrecisionPlan& plan, const PrecisionConfig& config, uint64_t seed);
@@ -61,8 +65,18 @@ class ScalingState {
     /// Start of a micro-batch: clears the scratch amax of the current recipe.
     void beginPass(kernels::Backend& backend) const;
     void updateDelayed(kernels::Backend& backend, const kernels::StepState* state) const;
-    /// Where a product reads scale_inv of the tensor.
+    /// Planted faults: a value as the newest closed entry of a window (slot 0 of a window of one); no more delayed
+    /// updates.
+    void putInWindow(kernels::Backend& backend, int slot, float value) const;
+    void stopUpdates(kernels::Backend& backend, int slot);
+    /// Where a product reads scale_inv of the tensor; block recipes: nvfp4's alone, else nullptr.
     const float* scaleInv(int slot, const PassFlags& flags) const;
+    const float* scaleInvColumn(int slot) const;
+    const float* scale(int slot, const PassFlags& flags) const { return &entry(slot, flags)->scale; }
+    /// Block recipes, backward: the column copy of an input from its plain values (rows, cols) BF16, made again. out:
+    /// BF16. Nothing to do under other recipes.
+    void castColumnCopy(kernels::Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, void* out,
+                        const PassFlags& flags) const;
 
     // Device arrays, for StepBegin, records and checkpoints.
     int count() const { return count_; }
@@ -79,6 +93,9 @@ class ScalingState {
 
   private:
     kernels::ScaleEntry* entry(int slot, const PassFlags& flags) const;
+    kernels::ScaleEntry* blockEntry(int slot, bool column) const;
+    void castBlocks(kernels::Backend& backend, int slot, const void* in, kernels::DType type, int64_t rows,
+                    int64_t cols, CodePair codes, bool counted, const PassFlags& flags) const;
     kernels::CastTarget fullCast(int slot, CodePair codes, const kernels::ScaleEntry* entry,
                                  kernels::TensorSlot* statistics, const PassFlags& flags) const;
     uint64_t roundingSeed(int slot, const PassFlags& flags) const;
@@ -92,6 +109,7 @@ class ScalingState {
     std::vector<kernels::ScalingTensor> host_;
 
     kernels::ScaleEntry *table_ = nullptr, *evalTable_ = nullptr;
+    kernels::ScaleEntry* blockEntries_ = nullptr;  ///< nvfp4: row and column copy's tensor scale of each slot; no state
     kernels::TensorSlot *slots_ = nullptr, *scratch_ = nullptr;
     kernels::ScalingTensor* device_ = nullptr;
     float* history_ = nullptr;

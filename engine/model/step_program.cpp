@@ -40,7 +40,7 @@ StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory, bool tra
         const LinearPlan& one = plan_.linears[static_cast<size_t>(linear)];
         const bool codes = one.readsCodes(TensorRole::Weight);
         parameters_.codeOffset.push_back(codes ? codeBytes_ : -1);
-        if (codes) codeBytes_ += static_cast<int64_t>(aligned(static_cast<size_t>(one.out * one.in)));
+        if (codes) codeBytes_ += static_cast<int64_t>(aligned(static_cast<size_t>(one.out * one.in * one.codeBytes())));
     }
     placeComputeCopies();
     const std::vector<Arena::Part> parts = gradientParts(config.model, layout_);
@@ -68,7 +68,7 @@ void StepProgram::placeComputeCopies() {
 }
 
 bool StepProgram::keepsTransposes() const {
-    return transposedCodes_ && codeBytes_ <= kKeptTransposes;
+    return plan_.secondWeightCopies || (transposedCodes_ && codeBytes_ <= kKeptTransposes);
 }
 
 size_t StepProgram::weightBytes() const {
@@ -81,7 +81,10 @@ size_t StepProgram::weightBytes() const {
 size_t StepProgram::controlBytes() const {
     const size_t partials = static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double);
     return scaling_.bytes() + aligned(sizeof(StepParameters)) + aligned(sizeof(StepState)) + aligned(sizeof(double)) +
-           aligned(partials) + 2 * aligned(static_cast<size_t>(rows_) * sizeof(int32_t)) + aligned(unfusedBytes());
+           aligned(partials) + 2 * aligned(static_cast<size_t>(rows_) * sizeof(int32_t)) +
+           aligned(opSites().size() * sizeof(FiniteCount)) +
+           aligned(static_cast<size_t>(plan_.linearCount() * kGemms) * sizeof(ShadowSums)) +
+           aligned(static_cast<size_t>(plan_.linearCount()) * sizeof(uint64_t)) + aligned(unfusedBytes());
 }
 
 /// The norm and the optimizer never need it at once.
@@ -94,7 +97,7 @@ size_t StepProgram::unfusedBytes() const {
     return std::max(bytes, unfusedAdamBytes(largest));
 }
 
-void StepProgram::bind(char* weights, char* moments, char* gradients, char* activations, char* control) {
+void StepProgram::bind(char* weights, char* moments, char* gradients, char* activations, char* control, char* plain) {
     const size_t n = static_cast<size_t>(layout_.size);
     parameters_.masters = reinterpret_cast<float*>(weights);
     const size_t copy =
@@ -107,6 +110,7 @@ void StepProgram::bind(char* weights, char* moments, char* gradients, char* acti
     parameters_.gradients = reinterpret_cast<float*>(gradientsShared_ ? activations + gradientOffset_ : gradients);
     buffers_.base = activations;
 
+    const void* const controlBase = control;
     scaling_.bind(control);
     control += scaling_.bytes();
     const auto take = [&control](size_t bytes) {
@@ -121,13 +125,27 @@ void StepProgram::bind(char* weights, char* moments, char* gradients, char* acti
         static_cast<double*>(take(static_cast<size_t>((layout_.size + kSumBlock - 1) / kSumBlock) * sizeof(double)));
     tokens_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
     targets_ = static_cast<int32_t*>(take(static_cast<size_t>(rows_) * sizeof(int32_t)));
+    passMemory_ = {tokens_, targets_, stepParameters_, state_, evalSum_};
+    passMemory_.finite = static_cast<FiniteCount*>(take(opSites().size() * sizeof(FiniteCount)));
+    passMemory_.shadow =
+        static_cast<ShadowSums*>(take(static_cast<size_t>(plan_.linearCount() * kGemms) * sizeof(ShadowSums)));
+    passMemory_.staleCodes = static_cast<uint64_t*>(take(static_cast<size_t>(plan_.linearCount()) * sizeof(uint64_t)));
+    controlState_ = static_cast<size_t>(control - static_cast<const char*>(controlBase));
     unfusedScratch_ = unfusedBytes() ? static_cast<float*>(take(unfusedBytes())) : nullptr;
-    model_.bind(parameters_, passMemory());
+    passMemory_.normScratch = config_.switches.fusedNorm ? nullptr : unfusedScratch_;
+    bindPlain(plain);
+}
+
+void StepProgram::bindPlain(char* plain) {
+    passMemory_.plain = plain;
+    passMemory_.plainAgain = plain ? plain + plainBytes() : nullptr;
+    model_.bind(parameters_, passMemory_);
 }
 
 void StepProgram::runEverything(Backend& backend) {
     flags_ = next_ = PassFlags{};
     flags_.dear = flags_.exponents = next_.dear = next_.exponents = true;
+    flags_.ops = flags_.shadow = flags_.plain = true;
     initialiseWeights(backend);
     queueTrainPass(backend);
     queueFinish(backend);
@@ -137,7 +155,7 @@ void StepProgram::runEverything(Backend& backend) {
 MemoryPlan StepProgram::memoryPlan(const Backend& backend, uint64_t corpusBytes) {
     char* const anywhere =
         reinterpret_cast<char*>(4096);  // a planning run looks at sizes and at which pointers are null
-    bind(anywhere, anywhere, anywhere, anywhere, anywhere);
+    bind(anywhere, anywhere, anywhere, anywhere, anywhere, anywhere);
     PlanningBackend planner(backend);
     runEverything(planner);
     map_ = EffectiveMap(plan_);
@@ -155,6 +173,7 @@ MemoryPlan StepProgram::memoryPlan(const Backend& backend, uint64_t corpusBytes)
                                              : "gradients have memory of their own";
     }
     plan.workspace = controlBytes() + workspaceBytes_;
+    if (config_.probes.shadowEvery > 0) plan.workspace += 2 * plainBytes();
     const size_t staging = static_cast<size_t>(scaling_.slotCount()) * sizeof(TensorSlot) +
                            3 * static_cast<size_t>(rows_) * sizeof(int32_t);
     plan.host = corpusBytes + staging;
@@ -170,7 +189,7 @@ void StepProgram::allocate(Backend& backend) {
     control_ = DeviceMemory(backend, controlBytes());
     workspace_ = DeviceMemory(backend, workspaceBytes_);
     const auto bytes = [](const DeviceMemory& memory) { return static_cast<char*>(memory.data()); };
-    bind(bytes(weights_), bytes(moments_), bytes(gradients_), bytes(activations_), bytes(control_));
+    bind(bytes(weights_), bytes(moments_), bytes(gradients_), bytes(activations_), bytes(control_), nullptr);
     backend.bindWorkspace(workspace_.data(), workspaceBytes_);
     StepState state;
     if (config_.precision.mode == PrecisionMode::Fp16) state.lossScale = kFirstLossScale;
@@ -192,8 +211,8 @@ size_t StepProgram::plainBytes() const {
 
 void StepProgram::inspectPass(Backend& backend, PassFlags flags, const int32_t* tokens, const int32_t* targets,
                               TensorTap* tap) {
-    plain_ = DeviceMemory(backend, plainBytes());
-    model_.bind(parameters_, passMemory());
+    if (!shadows_) plain_ = DeviceMemory(backend, 2 * plainBytes());
+    bindPlain(static_cast<char*>(plain_.data()));
     model_.setTap(tap);
     backend.upload(tokens_, tokens, static_cast<size_t>(rows_) * sizeof(int32_t));
     backend.upload(targets_, targets, static_cast<size_t>(rows_) * sizeof(int32_t));
@@ -202,12 +221,45 @@ void StepProgram::inspectPass(Backend& backend, PassFlags flags, const int32_t* 
     queueTrainPass(backend);
     backend.synchronize();
     model_.setTap(nullptr);
+    if (shadows_) return;
     plain_ = DeviceMemory();
-    model_.bind(parameters_, passMemory());
+    bindPlain(nullptr);
+}
+
+void StepProgram::setShadow(Backend& backend, const std::vector<bool>* linears) {
+    recordings_.clear();
+    shadows_ = linears != nullptr;
+    if (shadows_ && !plain_.data()) plain_ = DeviceMemory(backend, 2 * plainBytes());
+    if (!shadows_) plain_ = DeviceMemory();
+    bindPlain(static_cast<char*>(plain_.data()));
+    model_.setShadowed(linears ? *linears : std::vector<bool>());
+}
+
+std::vector<FiniteCount> StepProgram::finiteCounts(Backend& backend) const {
+    std::vector<FiniteCount> counts(opSites().size());
+    backend.download(counts.data(), passMemory_.finite, counts.size() * sizeof(FiniteCount));
+    return counts;
+}
+
+ProbeCopies StepProgram::startProbes(Backend& backend, const PassFlags& flags) const {
+    const size_t linears = static_cast<size_t>(plan_.linearCount());
+    const auto start = [&](const void* device, size_t bytes) { return backend.startCopy(device, bytes, bytes, 1); };
+    ProbeCopies copies;
+    if (flags.ops) copies.finite = start(passMemory_.finite, opSites().size() * sizeof(FiniteCount));
+    if (flags.shadow) copies.shadow = start(passMemory_.shadow, linears * kGemms * sizeof(ShadowSums));
+    if (flags.dear) copies.stale = start(passMemory_.staleCodes, linears * sizeof(uint64_t));
+    return copies;
+}
+
+void StepProgram::clear(Backend& backend, void* memory, size_t bytes) const {
+    Fill fill;
+    fill.n = static_cast<int64_t>(bytes / sizeof(float));
+    fill.out = static_cast<float*>(memory);
+    backend.run(fill);
 }
 
 std::vector<char> StepProgram::controlBytesNow(Backend& backend) const {
-    std::vector<char> bytes(control_.bytes());
+    std::vector<char> bytes(controlState_);
     backend.download(bytes.data(), control_.data(), bytes.size());
     return bytes;
 }
@@ -238,7 +290,7 @@ void StepProgram::initialiseWeights(Backend& backend) {
 }
 
 void StepProgram::replay(Backend& backend, int key, void (StepProgram::*queue)(Backend&)) {
-    if (config_.precision.stochasticRounding) {
+    if (config_.precision.stochasticRounding || flags_.planted) {
         (this->*queue)(backend);  // the seeds change from step to step, a recording would keep the first ones
         return;
     }
@@ -256,7 +308,8 @@ void StepProgram::trainPass(Backend& backend, const PassFlags& flags, const int3
     backend.upload(targets_, targets, static_cast<size_t>(rows_) * sizeof(int32_t));
     flags_ = flags;
     replay(backend,
-           1 + (flags.first ? 1 : 0) + (flags.dear ? 2 : 0) + (flags.exponents ? 4 : 0) + (flags.count ? 8 : 0),
+           1 + (flags.first ? 1 : 0) + (flags.dear ? 2 : 0) + (flags.exponents ? 4 : 0) + (flags.count ? 8 : 0) +
+               (flags.ops ? 16 : 0) + (flags.shadow ? 32 : 0),
            &StepProgram::queueTrainPass);
 }
 
@@ -268,18 +321,37 @@ void StepProgram::queueTrainPass(Backend& backend) {
         begin.slots = scaling_.slots() + scaling_.firstStepSlot();
         begin.slotCount = scaling_.slotCount() - scaling_.firstStepSlot();
         backend.run(begin);
+        if (flags_.ops) clear(backend, passMemory_.finite, opSites().size() * sizeof(FiniteCount));
+        if (flags_.shadow)
+            clear(backend, passMemory_.shadow, static_cast<size_t>(plan_.linearCount() * kGemms) * sizeof(ShadowSums));
         model_.castWeights(backend, flags_);
+        if (flags_.dear) model_.checkCodes(backend, flags_);
     }
     model_.trainPass(backend, flags_);
 }
 
 void StepProgram::finishStep(Backend& backend, const PassFlags& next) {
     next_ = next;
-    replay(backend, 64 + (next.dear ? 1 : 0) + (next.exponents ? 2 : 0) + (next.count ? 4 : 0),
+    replay(backend, 256 + (next.dear ? 1 : 0) + (next.exponents ? 2 : 0) + (next.count ? 4 : 0),
            &StepProgram::queueFinish);
 }
 
+void StepProgram::controlStep(Backend& backend) {
+    replay(backend, 512, &StepProgram::queueControl);
+}
+
+void StepProgram::updateStep(Backend& backend, const PassFlags& next) {
+    next_ = next;
+    replay(backend, 520 + (next.dear ? 1 : 0) + (next.exponents ? 2 : 0) + (next.count ? 4 : 0),
+           &StepProgram::queueUpdate);
+}
+
 void StepProgram::queueFinish(Backend& backend) {
+    queueControl(backend);
+    queueUpdate(backend);
+}
+
+void StepProgram::queueControl(Backend& backend) {
     SumSquares squares;
     squares.n = layout_.size;
     squares.values = parameters_.gradients;
@@ -297,6 +369,9 @@ void StepProgram::queueFinish(Backend& backend) {
     control.skipNonFinite = control.dynamicLossScale || config_.nonfinite != NonfinitePolicy::Continue;
     control.growthInterval = kGrowthInterval;
     backend.run(control);
+}
+
+void StepProgram::queueUpdate(Backend& backend) {
     scaling_.updateDelayed(backend, state_);
     queueAdam(backend, next_, false);
 }

@@ -18,6 +18,13 @@
 
 namespace mantissa::engine {
 
+/// Results of probes, on their way; nullptr: not taken in that step.
+struct ProbeCopies {
+    std::unique_ptr<kernels::HostCopy> finite;  ///< FiniteCount by place, in order of OpSites
+    std::unique_ptr<kernels::HostCopy> shadow;  ///< ShadowSums (linears * 3)
+    std::unique_ptr<kernels::HostCopy> stale;   ///< uint64_t (linears): codes that differ from a fresh cast
+};
+
 /// Sizes first (no memory), then allocate(), then the passes. Thread: the trainer's.
 class StepProgram {
   public:
@@ -40,6 +47,9 @@ class StepProgram {
     /// Gradient norm, control, scales, AdamW. The casts of the weights belong to the next step: `next` says whether
     /// that is probed.
     void finishStep(kernels::Backend& backend, const PassFlags& next);
+    /// The same in two parts: gradient norm and control, then scales and AdamW.
+    void controlStep(kernels::Backend& backend);
+    void updateStep(kernels::Backend& backend, const PassFlags& next);
     void evalPass(kernels::Backend& backend, const int32_t* tokens, const int32_t* targets, int64_t rows, bool clear);
     void castWeights(kernels::Backend& backend);  ///< before evalPass: codes of weights under the current recipe
     double evalSum(kernels::Backend& backend) const;
@@ -50,6 +60,15 @@ class StepProgram {
     /// with it. tap: optional. Throws OutOfMemory.
     void inspectPass(kernels::Backend& backend, PassFlags flags, const int32_t* tokens, const int32_t* targets,
                      TensorTap* tap);
+    /// Linears whose products run again on shadow steps (empty: all); nullptr: no shadow steps, their memory goes.
+    void setShadow(kernels::Backend& backend, const std::vector<bool>* linears);
+    void setPlanted(std::vector<PlantedValue> planted) { model_.setPlanted(std::move(planted)); }
+    /// What a step's probes left, on its way to the host: those that `flags` asked for.
+    ProbeCopies startProbes(kernels::Backend& backend, const PassFlags& flags) const;
+    /// Non-finite values by place, in order of OpSites; of the last pass that looked.
+    std::vector<kernels::FiniteCount> finiteCounts(kernels::Backend& backend) const;
+    const std::vector<OpSite>& opSites() const { return model_.sites().all(); }
+    const GptModel& model() const { return model_; }
     /// All small arrays of the step (scales, windows, slots, step state), to put them back after an inspection.
     std::vector<char> controlBytesNow(kernels::Backend& backend) const;
     void restoreControl(kernels::Backend& backend, const std::vector<char>& bytes);
@@ -74,10 +93,14 @@ class StepProgram {
 
   private:
     struct Control;  // small arrays of the step, in one block
-    void bind(char* weights, char* moments, char* gradients, char* activations, char* control);
+    void bind(char* weights, char* moments, char* gradients, char* activations, char* control, char* plain);
+    void bindPlain(char* plain);
     void runEverything(kernels::Backend& backend);
     void queueTrainPass(kernels::Backend& backend);
     void queueFinish(kernels::Backend& backend);
+    void queueControl(kernels::Backend& backend);
+    void queueUpdate(kernels::Backend& backend);
+    void clear(kernels::Backend& backend, void* memory, size_t bytes) const;
     void queueAdam(kernels::Backend& backend, const PassFlags& next, bool castOnly);
     void initialiseWeights(kernels::Backend& backend);
     void replay(kernels::Backend& backend, int key, void (StepProgram::*queue)(kernels::Backend&));
@@ -108,15 +131,9 @@ class StepProgram {
     double *evalSum_ = nullptr, *partials_ = nullptr;
     int32_t *tokens_ = nullptr, *targets_ = nullptr;
     float* unfusedScratch_ = nullptr;  ///< of ops that are written out; nullptr when all are fused
-    PassMemory passMemory() const {
-        return {tokens_,
-                targets_,
-                stepParameters_,
-                state_,
-                evalSum_,
-                plain_.data(),
-                config_.switches.fusedNorm ? nullptr : unfusedScratch_};
-    }
+    PassMemory passMemory_;
+    bool shadows_ = false;
+    size_t controlState_ = 0;  ///< bytes of control_ that an inspection puts back
 
     size_t workspaceBytes_ = 0;
     DeviceMemory weights_, moments_, gradients_, activations_, control_, workspace_, plain_;

@@ -71,7 +71,7 @@ void applyRules(LinearPlan& linear, const ModelConfig& model, const PrecisionCon
     RecipeKind base = precision.recipe;
     if (head ? !precision.headFp8 : edge) base = RecipeKind::Bf16;
     for (RecipeKind& recipe : linear.recipe) recipe = base;
-    const std::string full = head ? linear.layerName : linear.layerName + "." + linear.name;
+    const std::string full = linear.fullName();
     for (const PrecisionRule& rule : precision.rules) {
         if (!globMatches(rule.match, full)) continue;
         for (int gemm = 0; gemm < kGemms; ++gemm)
@@ -83,7 +83,23 @@ void applyRules(LinearPlan& linear, const ModelConfig& model, const PrecisionCon
                                 full, recipeName(linear.fp8Recipe()), recipeName(recipe)));
 }
 
+void checkRule(const PrecisionRule& rule, const std::vector<LinearPlan>& linears) {
+    for (const LinearPlan& linear : linears)
+        if (globMatches(rule.match, linear.fullName())) return;
+    invalid(
+        fmt::format("precision.rules: \"{}\" matches no linear; they are named h.0.attn.qkv ... {}.mlp.fc2, lm_head",
+                    rule.match, linears[linears.size() - 2].layerName));
+}
+
 }  // namespace
+
+Gemm rowReader(TensorRole role) {
+    return role == TensorRole::GradOutput ? Gemm::Dgrad : Gemm::Fprop;
+}
+
+Gemm columnReader(TensorRole role) {
+    return role == TensorRole::Weight ? Gemm::Dgrad : Gemm::Wgrad;
+}
 
 bool LinearPlan::readsCodes(TensorRole role) const {
     const Gemm* readers = kReaders[static_cast<int>(role)];
@@ -111,7 +127,10 @@ TensorRole PrecisionPlan::roleOfSlot(int slot) const {
     return roles[slot / linearCount()];
 }
 
-DType PrecisionPlan::format(TensorRole role) const {
+DType PrecisionPlan::format(int linear, TensorRole role) const {
+    const RecipeKind recipe = linears[static_cast<size_t>(linear)].fp8Recipe();
+    if (recipe == RecipeKind::Nvfp4) return DType::E2M1;
+    if (isBlockRecipe(recipe)) return DType::E4M3;
     if (role == TensorRole::GradOutput) return gradFormat;
     return role == TensorRole::Input ? inputFormat : weightFormat;
 }
@@ -140,7 +159,7 @@ std::vector<CatalogueEntry> PrecisionPlan::catalogue(int64_t rows) const {
         const bool cast = recipe != RecipeKind::Bf16;
         CatalogueEntry entry{linear.layerName, linear.name, role, "", recipeName(recipe), rows, linear.in};
         const DType plain = type == DType::BF16 || type == DType::F16 ? type : DType::F32;
-        entry.format = cast ? dtypeName(format(role)) : plain == DType::F32 ? "fp32" : dtypeName(plain);
+        entry.format = cast ? dtypeName(formatOfSlot(slot)) : plain == DType::F32 ? "fp32" : dtypeName(plain);
         if (role == TensorRole::Weight) entry.rows = linear.out;
         if (role == TensorRole::GradOutput) entry.cols = linear.out;
         if (!cast) entry.recipe = tf32 ? "tf32" : entry.format;
@@ -227,18 +246,20 @@ PrecisionPlan makePrecisionPlan(const ModelConfig& model, const PrecisionConfig&
             plan.type = DType::BF16;
             break;
     }
-    if (precision.recipe > RecipeKind::Fixed)
-        invalid(fmt::format("precision.recipe: {} does not train yet; allowed: delayed, current, fixed",
-                            recipeName(precision.recipe)));
+    plan.accumulation = precision.accumulation;
     if (precision.format == Fp8Format::E4m3) plan.gradFormat = DType::E4M3;
     for (int layer = 0; layer < model.layers; ++layer)
         for (int kind = 0; kind < kLinearsPerLayer; ++kind)
             plan.linears.push_back(makeLinear(model, layer, static_cast<LinearKind>(kind)));
     plan.linears.push_back(makeLinear(model, -1, LinearKind::Head));
     if (precision.mode == PrecisionMode::Fp8)
+        for (const PrecisionRule& rule : precision.rules) checkRule(rule, plan.linears);
+    if (precision.mode == PrecisionMode::Fp8)
         for (LinearPlan& linear : plan.linears) {
             applyRules(linear, model, precision);
             plan.anyFp8 = plan.anyFp8 || linear.fp8Recipe() != RecipeKind::Bf16;
+            plan.anyBlock = plan.anyBlock || linear.block();
+            plan.secondWeightCopies = plan.secondWeightCopies || linear.fp8Recipe() == RecipeKind::Mxfp8;
         }
     return plan;
 }

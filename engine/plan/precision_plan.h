@@ -17,6 +17,15 @@ enum class LinearKind : uint8_t { Qkv, Proj, Fc1, Fc2, Head };
 inline constexpr int kLinearsPerLayer = 4;
 inline constexpr int kGemms = 3;  ///< fprop, dgrad, wgrad, in the order of kernels::Gemm
 
+/// Recipes with a scale for each block: products multiply BF16 values of the codes, quantized apart for each direction.
+constexpr bool isBlockRecipe(RecipeKind recipe) {
+    return recipe >= RecipeKind::Block128;
+}
+/// The product that contracts over a tensor's columns and reads its row copy / over its rows, and reads its column
+/// copy.
+kernels::Gemm rowReader(TensorRole role);
+kernels::Gemm columnReader(TensorRole role);
+
 /// One linear: sizes and the recipe of each of its three products.
 struct LinearPlan {
     int layer = 0;  ///< -1: the LM head
@@ -31,6 +40,12 @@ struct LinearPlan {
     bool readsPlain(TensorRole role) const;
     /// The one FP8 recipe of the linear; Bf16 when no product uses FP8.
     RecipeKind fp8Recipe() const;
+    bool block() const { return isBlockRecipe(fp8Recipe()); }
+    /// block128 and nvfp4 quantize weights in square blocks: row and column copy are the same.
+    bool squareWeight() const { return fp8Recipe() == RecipeKind::Block128 || fp8Recipe() == RecipeKind::Nvfp4; }
+    std::string fullName() const { return name.empty() ? layerName : layerName + "." + name; }
+    /// Bytes of a code, or of its BF16 value under the block recipes.
+    int64_t codeBytes() const { return block() ? 2 : 1; }
 };
 
 /// Quantized tensors have two numbers: the slot (weights of all linears, then inputs, then grad_outputs: the device's
@@ -42,13 +57,19 @@ struct PrecisionPlan {
                    gradFormat = kernels::DType::E5M2;
     std::vector<LinearPlan> linears;  ///< order of execution; the head is last
     bool anyFp8 = false;
+    bool anyBlock = false;
+    bool secondWeightCopies = false;  ///< some weight has a column copy of its own (mxfp8)
+    Accumulation accumulation = Accumulation::Mixed;
 
     int linearCount() const { return static_cast<int>(linears.size()); }
     int tensorCount() const { return 3 * linearCount(); }
     int slot(int linear, TensorRole role) const;
     int linearOfSlot(int slot) const { return slot % linearCount(); }
     TensorRole roleOfSlot(int slot) const;
-    kernels::DType format(TensorRole role) const;
+    /// Of the codes: the configured formats; block128 and mxfp8 are E4M3 throughout (as Transformer Engine), nvfp4
+    /// E2M1.
+    kernels::DType format(int linear, TensorRole role) const;
+    kernels::DType formatOfSlot(int slot) const { return format(linearOfSlot(slot), roleOfSlot(slot)); }
     /// Recipe of the tensor's cast; Bf16 when nothing reads its codes.
     RecipeKind tensorRecipe(int slot) const;
     int headIndex() const { return linearCount() - 1; }
@@ -57,9 +78,9 @@ struct PrecisionPlan {
     std::vector<int> catalogueSlots() const;  ///< slot of each catalogue entry
 };
 
-int64_t paddedVocabulary(const ModelConfig& model);                     ///< next multiple of 64
-const char* recipeName(RecipeKind recipe);                              ///< as in the spec: "bf16", "delayed", "mxfp8", ...
-const char* modeName(PrecisionMode mode);                               ///< "fp32", "tf32", "fp16", "bf16", "fp8"
+int64_t paddedVocabulary(const ModelConfig& model);  ///< next multiple of 64
+const char* recipeName(RecipeKind recipe);           ///< as in the spec: "bf16", "delayed", "mxfp8", ...
+const char* modeName(PrecisionMode mode);            ///< "fp32", "tf32", "fp16", "bf16", "fp8"
 bool globMatches(const std::string& pattern, const std::string& text);  ///< * and ?
 
 /// Throws InvalidConfig when the model's sizes do not fit together, or when rules give the FP8 products of one linear

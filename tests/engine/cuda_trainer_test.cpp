@@ -30,7 +30,10 @@ const Case kCases[] = {{"fp32", PrecisionMode::Fp32, RecipeKind::Bf16, 2e-4},
                        {"bf16", PrecisionMode::Bf16, RecipeKind::Bf16, 2e-2},
                        {"delayed", PrecisionMode::Fp8, RecipeKind::Delayed, 5e-2},
                        {"current", PrecisionMode::Fp8, RecipeKind::Current, 5e-2},
-                       {"fixed", PrecisionMode::Fp8, RecipeKind::Fixed, 5e-2}};
+                       {"fixed", PrecisionMode::Fp8, RecipeKind::Fixed, 5e-2},
+                       {"block128", PrecisionMode::Fp8, RecipeKind::Block128, 5e-2},
+                       {"mxfp8", PrecisionMode::Fp8, RecipeKind::Mxfp8, 5e-2},
+                       {"nvfp4", PrecisionMode::Fp8, RecipeKind::Nvfp4, 2e-1}};
 
 class TrainerOnGpu : public test::CudaTest {};
 
@@ -61,7 +64,7 @@ TEST_F(TrainerOnGpu, TwoRunsHaveTheSameBitsWithAndWithoutProbes) {
         config.probes.every = 0;
         Trainer first(config, {"cuda", 0, ""}, tokensFor(config));
         Trainer second(config, {"cuda", 0, ""}, tokensFor(config));
-        config.probes.every = 2, config.probes.histograms = 4;
+        config.probes.every = 2, config.probes.histograms = 4, config.probes.shadowEvery = 3;
         Trainer probed(config, {"cuda", 0, ""}, tokensFor(config));
         for (int step = 1; step <= 6; ++step) {
             const double loss = first.step().loss;
@@ -124,11 +127,41 @@ TEST_F(TrainerOnGpu, LossFallsAndTheMapNamesWhatRan) {
         for (const EffectivePrecision& row : trainer.effectivePrecision()) {
             EXPECT_NE(row.algorithm.find("cublasLt"), std::string::npos)
                 << row.layer << " " << row.linear << " " << row.gemm;
-            fp8 += row.a == "e4m3" || row.a == "e5m2";
+            fp8 += row.a == "e4m3" || row.a == "e5m2" || row.a == "e2m1";
         }
         EXPECT_EQ(fp8, c.mode == PrecisionMode::Fp8 ? 24 : 0) << c.name;
         EXPECT_EQ(trainer.deviceId(), "cuda:0");
     }
+}
+
+TEST_F(TrainerOnGpu, LookingLeavesTheStateAndNamesThePlace) {
+    for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current, RecipeKind::Mxfp8}) {
+        TrainerConfig config = tinyConfig(PrecisionMode::Fp8, recipe);
+        config.faults = {{FaultKind::ActivationInf, 3, "h.0.mlp.fc2/output", 11, 0}};
+        Trainer trainer(config, {"cuda", 0, ""}, tokensFor(config));
+        trainer.step(), trainer.step();
+        const uint64_t hash = trainer.stateHash();
+        for (int tensor : {0, 4, 6, 19, 22}) EXPECT_FALSE(trainer.captureTensor(tensor).empty());
+        EXPECT_EQ(trainer.stateHash(), hash);
+        const StepMetrics metrics = trainer.step();
+        ASSERT_NE(metrics.trouble, nullptr);
+        EXPECT_EQ(metrics.trouble->tensor, "h.0.mlp.fc2/output") << metrics.trouble->text;
+        EXPECT_EQ(metrics.trouble->row, 0);
+        EXPECT_EQ(metrics.trouble->col, 11);
+        PrecisionConfig other = config.precision;
+        other.recipe = RecipeKind::Block128;
+        trainer.setPrecision(other);
+        EXPECT_TRUE(trainer.step().finite);
+    }
+}
+
+TEST_F(TrainerOnGpu, ShadowAgreesWithTheCpu) {
+    TrainerConfig config = tinyConfig(PrecisionMode::Fp8, RecipeKind::Current);
+    config.probes.shadowEvery = 1;
+    Trainer cpu(config, {"cpu", 2, ""}, tokensFor(config)), gpu(config, {"cuda", 0, ""}, tokensFor(config));
+    const auto a = cpu.step().numerics, b = gpu.step().numerics;
+    ASSERT_EQ(a->shadow.size(), b->shadow.size());
+    for (size_t i = 0; i < a->shadow.size(); ++i) EXPECT_NEAR(a->shadow[i].sqnrDb, b->shadow[i].sqnrDb, 0.5) << i;
 }
 
 TEST(TrainerDevice, AMissingGpuIsRefusedWithTheProbesReason) {

@@ -43,11 +43,13 @@ class LinearBench {
           scalingMemory_(*backend_, scaling_.bytes()) {
         scaling_.bind(scalingMemory_.data());
         scaling_.initialise(*backend_);
-        xCodes.resize(static_cast<size_t>(rows * in));
-        wCodes.resize(static_cast<size_t>(out * in));
-        dyCodes.resize(static_cast<size_t>(rows * out));
+        const int64_t size = plan_.linears[0].codeBytes();
+        xCodes.resize(static_cast<size_t>(rows * in * size));
+        wCodes.resize(static_cast<size_t>(out * in * size));
+        dyCodes.resize(static_cast<size_t>(rows * out * size));
         for (size_t role = 0; role < 3; ++role)
-            deviceCodes_[role] = engine::DeviceMemory(*backend_, codes(static_cast<engine::TensorRole>(role)).size());
+            for (engine::DeviceMemory* memory : {&deviceCodes_[role], &deviceColumns_[role]})
+                *memory = engine::DeviceMemory(*backend_, codes(static_cast<engine::TensorRole>(role)).size());
         workspace_ = engine::DeviceMemory(*backend_, size_t{64} << 20);
         backend_->bindWorkspace(workspace_.data(), workspace_.bytes());
     }
@@ -66,6 +68,14 @@ class LinearBench {
         const size_t bytes = static_cast<size_t>(rows * cols) * sizeof(uint16_t);
         engine::DeviceMemory in(*backend_, bytes);
         backend_->upload(in.data(), values, bytes);
+        if (plan_.anyBlock) {
+            if (role == engine::TensorRole::Weight)
+                scaling_.castCurrentWeight(*backend_, 0, in.data(), kernels::DType::BF16, deviceCodes(role), flags_);
+            else
+                scaling_.finishCast(*backend_, slot, in.data(), rows, cols, deviceCodes(role), flags_);
+            backend_->download(codes(role).data(), deviceCodes(role).rows, codes(role).size());
+            return;
+        }
         kernels::Quantize op;
         op.rows = rows;
         op.cols = cols;
@@ -141,18 +151,24 @@ class LinearBench {
         linear.out = out;
         for (engine::RecipeKind& recipe : linear.recipe) recipe = config.recipe;
         plan.linears.push_back(linear);
+        plan.anyBlock = linear.block();
         return plan;
     }
     std::vector<uint8_t>& codes(engine::TensorRole role) {
         return role == engine::TensorRole::Input ? xCodes : role == engine::TensorRole::Weight ? wCodes : dyCodes;
     }
     engine::CodePair deviceCodes(engine::TensorRole role) {
-        return {static_cast<uint8_t*>(deviceCodes_[static_cast<size_t>(role)].data()), nullptr};
+        auto* const rows = static_cast<uint8_t*>(deviceCodes_[static_cast<size_t>(role)].data());
+        if (!plan_.anyBlock) return {rows, nullptr};
+        if (role == engine::TensorRole::Weight && plan_.linears[0].squareWeight()) return {rows, rows};
+        return {rows, static_cast<uint8_t*>(deviceColumns_[static_cast<size_t>(role)].data())};
     }
     /// The codes as the test may have changed them.
     engine::Operand operand(engine::TensorRole role) {
         backend_->upload(deviceCodes(role).rows, codes(role).data(), codes(role).size());
-        return {nullptr, deviceCodes(role).rows, nullptr, scaling_.scaleInv(plan_.slot(0, role), flags_)};
+        const int slot = plan_.slot(0, role);
+        return {nullptr, deviceCodes(role).rows, deviceCodes(role).transposed, scaling_.scaleInv(slot, flags_),
+                scaling_.scaleInvColumn(slot)};
     }
     engine::Linear linear() { return engine::Linear(plan_, 0, map_); }
 
@@ -163,7 +179,7 @@ class LinearBench {
     engine::EffectiveMap map_;
     std::unique_ptr<kernels::Backend> own_;
     kernels::Backend* backend_;
-    engine::DeviceMemory scalingMemory_, workspace_, deviceCodes_[3];
+    engine::DeviceMemory scalingMemory_, workspace_, deviceCodes_[3], deviceColumns_[3];  ///< columns: block recipes
     engine::PassFlags flags_;
 };
 

@@ -29,8 +29,9 @@ constexpr double kHopperSum = 0x1p-14;
 
 class Recorded {
   public:
-    Recorded()
-        : file_(std::string(MANTISSA_TEST_DATA) + "/te/f_modules.safetensors"), index_(readSafetensorsIndex(file_)) {}
+    explicit Recorded(const std::string& file = "f_modules")
+        : file_(std::string(MANTISSA_TEST_DATA) + "/te/" + file + ".safetensors"),
+          index_(readSafetensorsIndex(file_)) {}
     std::vector<float> values(const std::string& name) const {
         const SafetensorsEntry* entry = index_.find(name);
         EXPECT_NE(entry, nullptr) << name;

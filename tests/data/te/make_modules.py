@@ -2,6 +2,7 @@
 """Turns Transformer Engine's recorded modules (section f, a NumPy archive) into safetensors: uint16 arrays are BF16 bit patterns.
 
 usage: make_modules.py f_modules.npz f_modules.safetensors      (no NumPy needed)
+       make_modules.py f_modules.npz f_block.safetensors block  (the modules under block scaling alone)
 """
 import ast
 import json
@@ -25,7 +26,7 @@ def main() -> int:
     with zipfile.ZipFile(sys.argv[1]) as archive:
         for entry in sorted(archive.namelist()):
             name = entry[: -len(".npy")]
-            if ".block." in name:
+            if (".block." in name) != (len(sys.argv) > 3):
                 continue
             descr, shape, blob = read_npy(archive.read(entry))
             dtype, size = KINDS[descr]
