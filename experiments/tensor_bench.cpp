@@ -13,7 +13,7 @@
 #include "kernels/error.h"
 #include "kernels/formats/fp8.h"
 #include "kernels/formats/half.h"
-#include "kernels/formats/micro.h"
+#include "kernels/quantize/block_quantize.h"
 #include "kernels/scaling/scaling.h"
 
 namespace mantissa::experiments {
@@ -27,7 +27,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 }
 
 bool isBlockRecipe(const std::string& recipe) {
-    return recipe == "block1x128" || recipe == "block128x128" || recipe == "mxfp8";
+    return recipe == "block1x128" || recipe == "block128x128" || recipe == "mxfp8" || recipe == "nvfp4";
 }
 
 NumberFormat formatOf(const TensorRequest& request) {
@@ -37,22 +37,27 @@ NumberFormat formatOf(const TensorRequest& request) {
     return *format;
 }
 
+void checkAlgorithm(const TensorRequest& request) {
+    if (request.algorithm != "max" && request.algorithm != "most_recent")
+        refuse("algorithm", fmt::format("\"{}\" is unknown; allowed: max, most_recent", request.algorithm));
+}
+
 void checkWords(const TensorRequest& request, NumberFormat format) {
     if (request.dtype != "f32" && request.dtype != "bf16")
         refuse("dtype", fmt::format("\"{}\" is unknown; allowed: f32, bf16", request.dtype));
-    if (request.recipe == "nvfp4") refuse("recipe", "nvfp4: not in this version");
     const bool known = request.recipe == "delayed" || request.recipe == "current" || request.recipe == "fixed" ||
                        isBlockRecipe(request.recipe);
     if (!known)
-        refuse("recipe",
-               fmt::format("\"{}\" is unknown; allowed: delayed, current, fixed, block1x128, block128x128, mxfp8",
-                           request.recipe));
+        refuse(
+            "recipe",
+            fmt::format("\"{}\" is unknown; allowed: delayed, current, fixed, block1x128, block128x128, mxfp8, nvfp4",
+                        request.recipe));
+    if (request.recipe == "nvfp4" && format == NumberFormat::E2m1) return checkAlgorithm(request);
     const bool fp8 = format == NumberFormat::E4m3 || format == NumberFormat::E5m2;
     if (!fp8 && request.recipe != "fixed" && !(format == NumberFormat::E2m1 && !isBlockRecipe(request.recipe)))
         refuse("recipe", fmt::format("{} does not go with format {}; allowed: {}", request.recipe, request.format,
                                      format == NumberFormat::E2m1 ? "delayed, current, fixed" : "fixed"));
-    if (request.algorithm != "max" && request.algorithm != "most_recent")
-        refuse("algorithm", fmt::format("\"{}\" is unknown; allowed: max, most_recent", request.algorithm));
+    checkAlgorithm(request);
 }
 
 void checkNumbers(const TensorRequest& request) {
@@ -178,55 +183,54 @@ void castWithScale(TensorResult& result, NumberFormat format, float scale) {
         result.dequantized[i] = decodeAs(format, result.codes[i]) * scaleInv;
 }
 
-/// Scale of one block; amax skips NaN. Transformer Engine's block rule: an infinite quotient becomes the largest finite
-/// number of the input type. MXFP8: scale_inv = E8M0 of amax / M, rounded up (cuBLAS documentation 3.1.4.4.1).
-TensorBlock blockScale(const TensorRequest& request, NumberFormat format, float amax) {
-    TensorBlock block;
-    block.amax = amax;
-    if (request.recipe == "mxfp8") {
-        block.scaleCode = kernels::encodeE8m0(amax / targetOf(format), true);
-        block.scaleInv = kernels::decodeE8m0(*block.scaleCode);
-        block.scale = 1.0f / block.scaleInv;
-        return block;
-    }
-    const float least = std::max(amax, request.epsilon);
-    if (least > 0 && std::isfinite(least)) {
-        block.scale = targetOf(format) / least;
-        if (std::isinf(block.scale))
-            block.scale = kernels::floatFromBits(request.dtype == "bf16" ? 0x7F7F0000u : kernels::kFloatMaxFinite);
-        if (request.powerOfTwo)
-            block.scale = kernels::floatFromBits(kernels::floatBits(block.scale) & kernels::kFloatInf);
-    }
-    block.scaleInv = 1.0f / block.scale;
-    return block;
+struct BlockShape {
+    kernels::BlockRule rule;
+    int64_t rows = 1, cols = 128;
+};
+
+BlockShape blockShapeOf(const TensorRequest& request, NumberFormat format) {
+    BlockShape shape;
+    shape.rule.format = format == NumberFormat::E2m1   ? kernels::DType::E2M1
+                        : format == NumberFormat::E4m3 ? kernels::DType::E4M3
+                                                       : kernels::DType::E5M2;
+    shape.rule.powerOfTwo = request.powerOfTwo;
+    shape.rule.epsilon = request.epsilon;
+    shape.rule.largestScale = kernels::floatFromBits(request.dtype == "bf16" ? 0x7F7F0000u : kernels::kFloatMaxFinite);
+    if (request.recipe == "block128x128") shape.rows = 128;
+    if (request.recipe == "mxfp8") shape.rule.kind = kernels::BlockKind::Mxfp8, shape.cols = 32;
+    if (request.recipe == "nvfp4") shape.rule.kind = kernels::BlockKind::Nvfp4, shape.cols = 16;
+    return shape;
 }
 
+/// As the engine casts the row copy of a tensor.
 void castBlocks(TensorResult& result, NumberFormat format) {
-    const TensorRequest& request = result.request;
-    const int64_t blockRows = request.recipe == "block128x128" ? 128 : 1,
-                  blockCols = request.recipe == "mxfp8" ? 32 : 128;
-    const int64_t rows = request.rows, cols = request.cols;
-    result.codes.resize(result.inputs.size());
-    result.dequantized.resize(result.inputs.size());
-    for (int64_t firstRow = 0; firstRow < rows; firstRow += blockRows) {
-        for (int64_t firstCol = 0; firstCol < cols; firstCol += blockCols) {
-            const int64_t lastRow = std::min(rows, firstRow + blockRows), width = std::min(cols - firstCol, blockCols);
-            float amax = 0;
-            for (int64_t row = firstRow; row < lastRow; ++row)
-                amax = std::max(amax, amaxOf(result.inputs.data() + row * cols + firstCol, width));
-            TensorBlock block = blockScale(request, format, amax);
-            block.row = firstRow / blockRows;
-            block.col = firstCol / blockCols;
-            for (int64_t row = firstRow; row < lastRow; ++row) {
-                for (int64_t i = row * cols + firstCol; i < row * cols + firstCol + width; ++i) {
-                    const float scaled = result.inputs[i] * block.scale;
-                    result.codes[i] = encodeAs(format, scaled);
-                    result.dequantized[i] = decodeAs(format, result.codes[i]) * block.scaleInv;
-                    countOne(result.counters, format, result.inputs[i], scaled, result.codes[i]);
-                }
-            }
-            result.blocks.push_back(block);
-        }
+    const int64_t rows = result.request.rows, cols = result.request.cols;
+    const BlockShape shape = blockShapeOf(result.request, format);
+    const kernels::BlockCast cast =
+        kernels::castBlocks(shape.rule, result.inputs.data(), rows, cols, shape.rows, shape.cols);
+    const bool fp4 = shape.rule.kind == kernels::BlockKind::Nvfp4;
+    const float tensorInv = 1.0f / cast.tensorScale;
+    if (fp4) result.scale = cast.tensorScale, result.scaleInv = tensorInv;
+    for (size_t i = 0; i < cast.scales.size(); ++i) {
+        const kernels::BlockScale& scale = cast.scales[i];
+        TensorBlock block;
+        block.row = static_cast<int64_t>(i) / cast.blocksAcross,
+        block.col = static_cast<int64_t>(i) % cast.blocksAcross;
+        block.amax = cast.amax[i];
+        block.scale = scale.scale;
+        block.scaleInv = fp4 ? scale.scaleInv * tensorInv : scale.scaleInv;
+        if (shape.rule.kind != kernels::BlockKind::Block128) block.scaleCode = scale.code;
+        result.blocks.push_back(block);
+    }
+    for (size_t i = 0; i < cast.codes.size(); ++i) {
+        const auto row = static_cast<int64_t>(i) / cols, col = static_cast<int64_t>(i) % cols;
+        const kernels::BlockScale& scale =
+            cast.scales[static_cast<size_t>(row / shape.rows * cast.blocksAcross + col / shape.cols)];
+        const uint32_t code = fp4 ? (cast.codes[i] & 7u) | (cast.codes[i] >> 4 & 8u) : cast.codes[i];
+        result.codes.push_back(code);
+        result.dequantized.push_back(fp4 ? cast.values[i] * tensorInv : cast.values[i]);
+        const bool dead = scale.scaleInv == 0;  // nvfp4: the block's own scale underflowed, all its values are 0
+        countOne(result.counters, format, result.inputs[i], dead ? 0 : result.inputs[i] * scale.scale, dead ? 0 : code);
     }
 }
 
@@ -252,7 +256,9 @@ void measure(TensorResult& result) {
 
 }  // namespace
 
-TensorResult runTensorBench(const TensorRequest& request) {
+TensorResult runTensorBench(const TensorRequest& given) {
+    TensorRequest request = given;
+    if (request.recipe == "nvfp4") request.format = "e2m1";
     const NumberFormat format = formatOf(request);
     checkWords(request, format);
     checkNumbers(request);
@@ -298,7 +304,8 @@ std::vector<TensorResult> tensorWhatIf(const TensorRequest& request) {
         {"current", "e4m3", false},     {"current", "e4m3", true},  {"current", "e5m2", false},
         {"current", "e5m2", true},      {"delayed", "e4m3", false}, {"delayed", "e5m2", false},
         {"fixed", "e4m3", false},       {"fixed", "e5m2", false},   {"block1x128", "e4m3", true},
-        {"block128x128", "e4m3", true}, {"mxfp8", "e4m3", true},    {"mxfp8", "e5m2", true}};
+        {"block128x128", "e4m3", true}, {"mxfp8", "e4m3", true},    {"mxfp8", "e5m2", true},
+        {"nvfp4", "e2m1", true}};
     std::vector<TensorResult> results;
     for (const Variant& variant : kVariants) {
         TensorRequest one = request;

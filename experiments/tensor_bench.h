@@ -15,7 +15,7 @@ struct TensorRequest {
     int64_t rows = 1, cols = 0;     ///< cols 0: all values in one row
     std::string dtype = "f32";      ///< f32, bf16: values are rounded to it first
     std::string format = "e4m3";    ///< e4m3, e5m2, e2m1, e8m0, bf16, fp16
-    std::string recipe = "fixed";   ///< delayed, current, fixed, block1x128, block128x128, mxfp8
+    std::string recipe = "fixed";   ///< delayed, current, fixed, block1x128, block128x128, mxfp8, nvfp4 (always e2m1)
     std::optional<float> scale;     ///< delayed, fixed: the scale in force
     std::vector<float> history;     ///< delayed: slots, 0 open, 1 oldest closed, last newest closed
     int historyLength = 0;          ///< 0: the length of `history`, else 1024; longer: older slots are 0
@@ -33,7 +33,7 @@ struct TensorCounters {
 struct TensorBlock {
     int64_t row = 0, col = 0;  ///< of the block, in blocks
     float scale = 1, scaleInv = 1, amax = 0;
-    std::optional<uint8_t> scaleCode;  ///< mxfp8: the E8M0 code of scaleInv
+    std::optional<uint8_t> scaleCode;  ///< mxfp8: the E8M0 code of scaleInv; nvfp4: the block's E4M3 scale
 };
 
 struct DelayedState {
@@ -47,7 +47,7 @@ struct TensorResult {
     std::vector<float> inputs;  ///< rounded to dtype
     std::vector<uint32_t> codes;
     std::vector<float> dequantized;
-    std::optional<float> scale, scaleInv;  ///< none for block recipes
+    std::optional<float> scale, scaleInv;  ///< of the tensor; none for block recipes but nvfp4
     float amax = 0;                        ///< NaN skipped, Inf shown
     TensorCounters counters;
     double mse = 0;                      ///< over finite values; NaN when there is none
@@ -61,7 +61,7 @@ struct TensorResult {
 TensorResult runTensorBench(const TensorRequest& request);
 
 /// The same values under every recipe: current and its power of two, fixed scale 1, delayed as requested (E4M3 and
-/// E5M2), block1x128 and block128x128 with powers of two, mxfp8 (E4M3, E5M2).
+/// E5M2), block1x128 and block128x128 with powers of two, mxfp8 (E4M3, E5M2), nvfp4.
 std::vector<TensorResult> tensorWhatIf(const TensorRequest& request);
 
 struct DecodedCode {

@@ -205,7 +205,7 @@ void addTensorCommand(CLI::App& app, GlobalOptions& globals) {
     command->add_option("--shape", options->shape, "rows,columns");
     command->add_option("--format", request.format, "e4m3 (default), e5m2, e2m1, e8m0, bf16, fp16");
     command->add_option("--recipe", options->recipe,
-                        "fixed (default), delayed (default with --history), current, block1x128, block128x128, mxfp8");
+                        "fixed (default), delayed (default with --history), current, block1x128, block128x128, mxfp8, nvfp4");
     command->add_option("--scale", options->scale, "scale in force: stored = value * scale");
     command->add_option("--history", options->history,
                         "amax window: slot 0 (open), then the closed ones, oldest first");

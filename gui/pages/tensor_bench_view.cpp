@@ -174,7 +174,7 @@ QWidget* TensorBenchView::makeForm() {
         edit(*grid, 0, tr("Columns"), QString(), tr("Values of a row; empty: all in one row. Matters for blocks"));
     dtype_ = combo(1, tr("Type"), words("f32 bf16"), tr("Values are rounded to this type first"));
     format_ = combo(2, tr("Format"), words("e4m3 e5m2 e2m1 e8m0 bf16 fp16"), tr("Format of the codes"));
-    recipe_ = combo(3, tr("Recipe"), words("delayed current fixed block1x128 block128x128 mxfp8"),
+    recipe_ = combo(3, tr("Recipe"), words("delayed current fixed block1x128 block128x128 mxfp8 nvfp4"),
                     tr("Where the scale comes from"));
     scale_ = edit(*grid, 4, tr("Scale \u00d7"), QString(),
                   tr("Scale in force, stored = value \u00d7 scale; empty: from the window, else 1"));
@@ -236,7 +236,8 @@ void TensorBenchView::updateFields() {
                            static_cast<QWidget*>(algorithm_), static_cast<QWidget*>(margin_)})
         show(field, delayed);
     show(epsilon_, current);
-    powerOfTwo_->setVisible(!delayed && !fixed && recipe != QLatin1String("mxfp8"));
+    powerOfTwo_->setVisible(!delayed && !fixed && recipe != QLatin1String("mxfp8") &&
+                            recipe != QLatin1String("nvfp4"));
 }
 
 bool TensorBenchView::takeRequest(experiments::TensorRequest& request, QString* error) const {
