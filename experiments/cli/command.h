@@ -49,12 +49,15 @@ void printTable(const std::vector<std::string>& head, const std::vector<std::vec
 bool outputIsTerminal();
 
 // One function a command or group of commands; each adds its subcommand(s).
-void addRunCommands(CLI::App& app, Context& context);     ///< run, resume, fork
-void addListCommands(CLI::App& app, Context& context);    ///< list, show, delete, tag, note
-void addCompareCommand(CLI::App& app, Context& context);  ///< compare
-void addExportCommand(CLI::App& app, Context& context);   ///< export
-void addSpecCommands(CLI::App& app, Context& context);    ///< presets, check, plan
-void addDevicesCommand(CLI::App& app, Context& context);  ///< devices
-void addStoreCommands(CLI::App& app, Context& context);   ///< store check|salvage|compact|info
+void addRunCommands(CLI::App& app, Context& context);       ///< run, resume, fork
+void addListCommands(CLI::App& app, Context& context);      ///< list, show, delete, tag, note
+void addCompareCommand(CLI::App& app, Context& context);    ///< compare
+void addExportCommand(CLI::App& app, Context& context);     ///< export
+void addSpecCommands(CLI::App& app, Context& context);      ///< presets, check, plan
+void addDevicesCommand(CLI::App& app, Context& context);    ///< devices
+void addStoreCommands(CLI::App& app, Context& context);     ///< store check|salvage|compact|info
+void addLiveCommands(CLI::App& app, Context& context);      ///< set, pause, stop, checkpoint, capture
+void addNumericsCommands(CLI::App& app, Context& context);  ///< what-if, diagnose, plan-of
+void addInspectCommand(CLI::App& app, Context& context);    ///< inspect
 
 }  // namespace mantissa::experiments::cli

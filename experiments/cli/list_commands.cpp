@@ -171,6 +171,7 @@ Json showJson(RunStore& store, const RunSummary& run) {
                 {"data", document.dataDescription},
                 {"plan", {{"bytes", run.planBytes}, {"by", document.planBytes}}},
                 {"peak_bytes", run.peakBytes}};
+    out["trouble"] = document.trouble.empty() ? Json(nullptr) : Json::parse(document.trouble, nullptr, false);
     if (document.entropyFloor) out["entropy_floor"] = *document.entropyFloor;
     if (document.notBitIdenticalFrom > 0) out["not_bit_identical_from"] = document.notBitIdenticalFrom;
     if (!run.parent.empty()) out.update({{"parent", run.parent}, {"parent_step", run.parentStep}});
@@ -205,6 +206,17 @@ int show(const Context& context, const std::string& name) {
     printTable({"metric", "last", "min", "max", "last finite", "not finite"}, rows,
                {false, true, true, true, true, true});
     std::puts("");
+    if (const Json trouble = Json::parse(document.trouble, nullptr, false); trouble.is_object()) {
+        std::printf("first trouble, step %lld: %s\n", static_cast<long long>(trouble.value("step", int64_t{0})),
+                    trouble.value("text", "").c_str());
+        for (const auto& place : trouble.value("chain", Json::array()))
+            std::printf("  then %s: %s NaN, %s Inf\n", place.value("place", "").c_str(), place["nan"].dump().c_str(),
+                        place["inf"].dump().c_str());
+        if (const auto flight = trouble.value("flight", Json::array()); !flight.empty())
+            std::printf("  steps %s to %s before it are kept at full rate\n", flight.front().dump().c_str(),
+                        flight.back().dump().c_str());
+        std::puts("");
+    }
     for (const auto& event : store.events(run.id))
         std::printf("%8lld  %-10s  %s\n", static_cast<long long>(event.step), event.kind.c_str(), event.text.c_str());
     return kDone;

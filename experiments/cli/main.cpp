@@ -84,7 +84,10 @@ int main(int argc, char** argv) {
     app.add_flag("--json", context.json, "JSON on standard output and nothing else");
     app.add_flag("--quiet", context.quiet, "No progress on standard error");
     addRunCommands(app, context);
+    addLiveCommands(app, context);
     addListCommands(app, context);
+    addNumericsCommands(app, context);
+    addInspectCommand(app, context);
     addCompareCommand(app, context);
     addExportCommand(app, context);
     addSpecCommands(app, context);

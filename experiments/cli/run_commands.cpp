@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/live.h"
 #include "experiments/cli/run_printer.h"
 #include "experiments/job/training_job.h"
 #include "experiments/report/device_choice.h"
@@ -50,7 +51,7 @@ struct Options {
     int threads = 0;
     std::vector<uint64_t> seeds;
     int64_t step = -1;
-    bool otherClass = false, beside = false;
+    bool otherClass = false, beside = false, now = false;
 };
 
 int exitCode(const JobEnded& ended, bool interrupted) {
@@ -151,19 +152,51 @@ RunSpec storedSpec(RunStore& store, const RunSummary& run, const std::vector<std
     return spec;
 }
 
+/// A run that another process holds goes on there.
+int resumePaused(const Context& context, const RunSummary& run) {
+    RunStore store(context.storePath(), RunStore::Mode::ReadWrite);
+    for (const auto& event : sendAndWait(store, run, "resume", "", 60)) {
+        if (context.json)
+            printJson({{"run", run.id}, {"step", event.step}, {"kind", event.kind}, {"text", event.text}});
+        else
+            std::printf("step %6lld  %s: %s\n", static_cast<long long>(event.step), event.kind.c_str(),
+                        event.text.c_str());
+    }
+    return kDone;
+}
+
+/// A checkpoint of this moment: a run that is going writes one, of another the newest serves.
+int64_t checkpointNow(const Context& context, const std::string& name) {
+    RunStore store(context.storePath(), RunStore::Mode::ReadWrite);
+    const RunSummary run = store.find(name);
+    if (isActive(run.status)) sendAndWait(store, run, "checkpoint", "", 120);
+    int64_t newest = -1;
+    for (const auto& row : store.checkpoints(run.id))
+        if (row.onDisk) newest = row.step;
+    if (newest < 0)
+        throw Failure{kBadUsage, fmt::format("fork: run {} has no checkpoint on disk; allowed: a run that is going, or "
+                                             "one with a checkpoint",
+                                             run.name)};
+    return newest;
+}
+
 int goOn(const Context& context, const Options& options, bool fork) {
     RunSpec spec;
+    if (fork && options.step < 0 && !options.now)
+        throw Failure{kBadUsage, "fork: from which step? allowed: --at STEP of a checkpoint, or --now"};
+    const int64_t step = fork && options.now ? checkpointNow(context, options.run) : options.step;
     JobOptions job = jobOptions(context, options);
     {
         RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
         const RunSummary run = store.find(options.run);
+        if (!fork && run.status == RunStatus::Paused) return resumePaused(context, run);
         spec = storedSpec(store, run, options.sets);
         (fork ? job.forkRun : job.resumeRun) = run.id;
         if (options.device == "auto" && !run.device.empty()) job.device.device = run.device;
         const RunDocument document = store.document(run.id);
         if (options.threads == 0) job.device.threads = document.threads;
     }
-    job.resumeStep = options.step;
+    job.resumeStep = step;
     openData(spec);
     InterruptCounter counter;
     return follow(context, spec, job);
@@ -189,7 +222,8 @@ void addRunCommands(CLI::App& app, Context& context) {
     addCommonFlags(*running, context, "mantissa-run run nano-bf16 --set train.steps=200 --seeds 1,2,3");
     running->callback([&context, options] { context.run = [&context, options] { return run(context, *options); }; });
 
-    auto* resuming = app.add_subcommand("resume", "Goes on from a checkpoint as the same run");
+    auto* resuming =
+        app.add_subcommand("resume", "Goes on from a checkpoint as the same run; a paused run goes on where it is");
     resuming->add_option("RUN", options->run, "Id or name")->required();
     resuming->add_option("--from", options->step, "Step of the checkpoint (default: the newest)")
         ->check(CLI::NonNegativeNumber);
@@ -202,7 +236,8 @@ void addRunCommands(CLI::App& app, Context& context) {
 
     auto* forking = app.add_subcommand("fork", "Goes on from a checkpoint as a new run");
     forking->add_option("RUN", options->run, "Id or name")->required();
-    forking->add_option("--at", options->step, "Step of the checkpoint")->required()->check(CLI::NonNegativeNumber);
+    forking->add_option("--at", options->step, "Step of the checkpoint")->check(CLI::NonNegativeNumber);
+    forking->add_flag("--now", options->now, "From now: a run that is going writes a checkpoint first");
     forking->add_option("--name", options->name, "Name of the new run");
     forking->add_option("--tag", options->tags, "Tag, repeatable")->allow_extra_args(false);
     addDeviceOptions(*forking, options);

@@ -126,13 +126,14 @@ bool Alarms::frozenByInf(int index, const engine::StepMetrics& metrics, std::vec
     if (newest == history.size()) return false;
     Tensor& tensor = tensors_[static_cast<size_t>(index)];
     if (advance(tensor.rules[Frozen], true, false, 1) == 0) return true;
+    // No amax of a step was Inf, so it came between two: after the update whose entry it stands in.
     const auto age = static_cast<int64_t>(history.size() - 1 - newest);
+    const int64_t entered = std::max<int64_t>(1, metrics.step - age + 1);
     const bool max = precision_.algorithm == engine::Algorithm::Max;
-    out.push_back(alert(index, std::max<int64_t>(1, metrics.step - age), "frozen_scale", 1,
+    out.push_back(alert(index, entered, "frozen_scale", 1,
                         fmt::format("{} {}: an Inf that entered the amax window at step {} holds the scale; it leaves "
                                     "in {} updates.",
-                                    tensor.layer, tensor.name, std::max<int64_t>(1, metrics.step - age),
-                                    max ? static_cast<int64_t>(newest) : 1)));
+                                    tensor.layer, tensor.name, entered, max ? static_cast<int64_t>(newest) : 1)));
     return true;
 }
 
@@ -197,7 +198,8 @@ void Alarms::checkTensor(int index, const engine::TensorNumerics& numerics, cons
                                         percent(severity == 2 ? red : limits_.underflow), limits_.underflowSteps)));
 
     const double clipped = static_cast<double>(numerics.counters[kCounterClipped]) / elements;
-    if (const int severity = advance(tensor.rules[Clipped], clipped > 0, clipped > kClippedRed, limits_.clippedSteps))
+    if (const int severity = advance(tensor.rules[Clipped], clipped > 0 && step > warmUntil, clipped > kClippedRed,
+                                     limits_.clippedSteps))
         out.push_back(alert(index, step, "clipped", severity,
                             fmt::format("{}: {} of the elements clipped, {} steps running.", name, percent(clipped),
                                         limits_.clippedSteps)));

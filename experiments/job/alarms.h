@@ -35,6 +35,9 @@ class Alarms {
            const AlarmSpec& limits = {});
     /// Reads the amax window of a tensor as it is; asked only when a scale does not follow it. May be empty.
     std::function<engine::WindowState(int)> window;
+    /// Last step in which a few clipped elements are no alert: the weights grow faster than a window follows while the
+    /// rate warms up.
+    int64_t warmUntil = 0;
     /// Alerts that begin (or turn red) with this step; id and time are left 0. A non-finite loss, norm or tensor gives
     /// one for its stretch.
     std::vector<RunEvent> check(const engine::StepMetrics& metrics);

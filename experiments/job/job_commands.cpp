@@ -140,7 +140,8 @@ void JobRunner::adopt(const RunSpec& next, const std::string& asked) {
         if (stepper_) plan_.spec.trainer.precision = inForce;
     }
     if (stepper_) {
-        stepper_->setLearningRateFactor(next.trainer.optimizer.learningRate / baseRate_);
+        stepper_->setLearningRateFactor(static_cast<double>(next.trainer.optimizer.learningRate) /
+                                        static_cast<double>(baseRate_));
         if (touches("probes.")) stepper_->setProbes(next.trainer.probes);
         if (precision || touches("alarms.")) makeAlarms();
     }

@@ -151,7 +151,11 @@ void JobRunner::load() {
     savedStep_ = plan_.options.forkRun.empty() ? plan_.checkpointStep : -1;
     const auto summary = store_->run(plan_.runId);
     if (summary) seconds_ = summary->seconds;
-    if (!plan_.options.forkRun.empty()) return;
+    if (!plan_.options.forkRun.empty()) {
+        std::error_code code;
+        if (fs::path(plan_.checkpoint).filename() == "origin") fs::remove_all(plan_.checkpoint, code);
+        return;
+    }
     for (CheckpointRow row : store_->checkpoints(plan_.runId)) {
         if (!row.onDisk) continue;
         if (row.path != plan_.checkpoint) {
@@ -241,14 +245,16 @@ bool JobRunner::looksAhead() const {
     const auto due = [step](int64_t every) { return every > 0 && step % every == 0; };
     const auto policy = plan_.spec.trainer.nonfinite;
     const bool keepsGoing = policy == engine::NonfinitePolicy::Skip || policy == engine::NonfinitePolicy::Continue;
-    return keepsGoing && !auto_ && !diverged_ && step < plan_.spec.trainer.steps && !due(plan_.spec.evalEvery) &&
-           !due(plan_.spec.checkpoint.every) && !mailbox_.hasCommands() &&
+    return keepsGoing && !auto_ && !diverged_ && !windowWanted_ && step < plan_.spec.trainer.steps &&
+           !due(plan_.spec.evalEvery) && !due(plan_.spec.checkpoint.every) && !mailbox_.hasCommands() &&
            secondsSince(lastPoll_) + lastStepSeconds_ < std::max(kLongestPollSeconds, 4 * lastStepSeconds_);
 }
 
 void JobRunner::oneStep() {
     tokensBefore_ = stepper_->tokensSeen();
-    const engine::StepMetrics metrics = looksAhead() ? stepper_->stepThenAnother() : stepper_->step();
+    const bool ahead = looksAhead();
+    windowWanted_ = false;
+    const engine::StepMetrics metrics = ahead ? stepper_->stepThenAnother() : stepper_->step();
     afterStep(metrics);
     if (metrics.step == plan_.checkpointStep + 1 || std::exchange(precisionChanged_, false)) {
         auto rows = stepper_->effectivePrecision();
@@ -339,7 +345,11 @@ void JobRunner::recordTrouble(const engine::TroubleReport& report) {
 
 void JobRunner::makeAlarms() {
     alarms_ = std::make_unique<Alarms>(plan_.spec.trainer.precision, stepper_->catalogue(), plan_.spec.alarms);
-    alarms_->window = [this](int tensor) { return stepper_->window(tensor); };
+    alarms_->warmUntil = plan_.spec.trainer.schedule.warmup + std::min(plan_.spec.trainer.precision.historyLength, 16);
+    alarms_->window = [this](int tensor) {
+        windowWanted_ = stepper_->stepAhead();  // then the coming step ends with nothing under way, and it is read
+        return windowWanted_ ? engine::WindowState{} : stepper_->window(tensor);
+    };
 }
 
 /// Moves that automatic precision asks for after this step; they hold from the next one on.

@@ -84,6 +84,7 @@ class JobRunner {
     std::unique_ptr<AutoPrecision> auto_;  ///< null: switched off
     RunDocument document_;                 ///< as it is in the store
     float baseRate_ = 1;                   ///< learning rate that the trainer was made with
+    bool windowWanted_ = false;            ///< an alarm waits for an amax window, which is read between two steps
     bool precisionChanged_ = false;        ///< what runs is read back after the next step
     std::deque<std::string> checkpoints_;  ///< folders on disk that checkpoint.keep governs, oldest first
     bool stop_ = false, stopNow_ = false, paused_ = false, diverged_ = false;

@@ -62,6 +62,20 @@ FileLock lockRun(const RunStore& store, const std::string& id, const std::string
     return lock;
 }
 
+/// The files of a folder once more under another name; the folder itself where that is not possible.
+std::string linkFolder(const std::string& from, const std::string& to) {
+    namespace fs = std::filesystem;
+    std::error_code code;
+    fs::create_directories(to, code);
+    for (const auto& entry : fs::directory_iterator(from, code)) {
+        if (!code) fs::create_hard_link(entry.path(), fs::path(to) / entry.path().filename(), code);
+        if (code) break;
+    }
+    if (!code) return to;
+    fs::remove_all(to, code);
+    return from;
+}
+
 /// Finds or makes the run's row and takes its lock.
 FileLock settle(RunStore& store, JobPlan& plan) {
     JobOptions& options = plan.options;
@@ -92,6 +106,8 @@ FileLock settle(RunStore& store, JobPlan& plan) {
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;
         plan.origin = fmt::format("Forked from {} at step {}.", run.name, checkpoint.step);
+        // Its own links: the parent may drop the checkpoint while this run waits for the device.
+        plan.checkpoint = linkFolder(checkpoint.path, fmt::format("{}/{}/origin", store.folder(), plan.runId));
     }
     FileLock lock = lockRun(store, plan.runId, plan.name);
     insertRun(store, plan.runId, plan.spec, plan.name, options.tags, options.device.device, parent,

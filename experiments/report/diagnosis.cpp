@@ -70,6 +70,11 @@ Reading readRun(RunStore& store, const std::string& id) {
     return reading;
 }
 
+double underflowLimit(const Reading& reading, int tensor) {
+    const bool gradient = reading.entry(tensor).role == engine::TensorRole::GradOutput;
+    return gradient ? reading.settings.back().spec.alarms.underflow : kUnderflowLimit;
+}
+
 double meanShare(const Reading& reading, Statistic statistic, int tensor, int64_t first, int64_t last) {
     double sum = 0;
     int64_t count = 0;

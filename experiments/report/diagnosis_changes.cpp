@@ -40,6 +40,17 @@ const Figure* figureOf(const std::string& name) {
     return nullptr;
 }
 
+/// What counts as ended for a finding: an outlier's tensor is to lose no more than it did before.
+double limitOf(const Reading& reading, const Finding& finding, const Figure& figure) {
+    if (finding.kind != "outlier")
+        return std::string(figure.name) == "underflow_share" ? underflowLimit(reading, finding.tensorIndex)
+                                                             : figure.limit;
+    const Statistic statistic =
+        std::string(figure.name) == "clipped_share" ? Statistic::ClippedShare : Statistic::UnderflowShare;
+    const double before = meanShare(reading, statistic, finding.tensorIndex, 1, finding.firstStep - 1);
+    return 1e-4 + (std::isnan(before) ? 0 : 2 * before);
+}
+
 std::string figureText(const Figure& figure, double value) {
     return figure.share ? percentText(value) : fmt::format("{:.0f}", value);
 }
@@ -108,13 +119,14 @@ class Changes {
     std::vector<Candidate> list_;
 };
 
-void expect(Candidate* candidate, const char* figureName, double before, double after, bool bound = false) {
+void expect(Candidate* candidate, const char* figureName, double before, double after, bool bound = false,
+            double limit = std::nan("")) {
     if (candidate == nullptr) return;
     const Figure& figure = *figureOf(figureName);
     candidate->change.figure = figureName;
     candidate->change.before = before;
     candidate->change.after = after;
-    candidate->ends = after <= figure.limit;
+    candidate->ends = after <= (std::isnan(limit) ? figure.limit : limit);
     candidate->change.expected = std::isnan(after)
                                      ? fmt::format("{} {} → not known", figure.word, figureText(figure, before))
                                      : fmt::format("{} {} → {}{}", figure.word, figureText(figure, before),
@@ -132,6 +144,7 @@ class WhatIf {
         const ReplaySummary ran = summarise(recordedReplay(series_), first_, last_);
         if (finding.kind == "never_updated" && ran.clippedShare > ran.underflowShare) figure_ = "clipped_share";
         before_ = valueOf(ran);
+        limit_ = limitOf(reading, finding, *figureOf(figure_));
         for (const auto& captured : capturedTensors(store, reading.run.id))
             if (captured.name == series_.name && captured.step >= first_) captured_ = captured.path;
     }
@@ -142,7 +155,7 @@ class WhatIf {
         double after = valueOf(would);
         bool bound = would.upperBound;
         if (bound && !captured_.empty()) after = ofCapture(choice), bound = false;
-        expect(candidate, figure_, before_, after, bound);
+        expect(candidate, figure_, before_, after, bound, limit_);
     }
 
   private:
@@ -168,7 +181,7 @@ class WhatIf {
     AmaxSeries series_;
     int64_t first_, last_;
     const char* figure_;
-    double before_ = 0;
+    double before_ = 0, limit_ = 0;
     std::string captured_;
 };
 
@@ -337,13 +350,13 @@ double measure(const Reading& reading, const Finding& finding, const std::string
     return std::isnan(mean) ? 0 : mean;
 }
 
-void describe(AppliedChange& applied, const Finding& finding, const std::string& figureName, double lossBefore,
-              double lossAfter, int64_t steps) {
+void describe(AppliedChange& applied, const Reading& reading, const Finding& finding, const std::string& figureName,
+              double lossBefore, double lossAfter, int64_t steps) {
     const Figure* figure = figureOf(figureName);
     std::string text;
     if (figure != nullptr) {
         applied.figure = figureName;
-        applied.ended = applied.after <= figure->limit;
+        applied.ended = applied.after <= limitOf(reading, finding, *figure);
         text = fmt::format("{} {} → {} over the {} steps since", figure->word, figureText(*figure, applied.before),
                            figureText(*figure, applied.after), steps);
     } else {
@@ -376,7 +389,8 @@ void findApplied(RunStore& store, const Reading& reading, Finding& finding) {
         applied.before = measure(reading, finding, figure, finding.firstStep, step - 1);
         applied.after = measure(reading, finding, figure, step, end);
         const int64_t span = end - step + 1;
-        describe(applied, finding, figure, meanLoss(reading.loss, std::max(finding.firstStep, step - span), step - 1),
+        describe(applied, reading, finding, figure,
+                 meanLoss(reading.loss, std::max(finding.firstStep, step - span), step - 1),
                  meanLoss(reading.loss, step, end), span);
         finding.applied.push_back(std::move(applied));
     }
@@ -396,7 +410,7 @@ void findApplied(RunStore& store, const Reading& reading, Finding& finding) {
         const int64_t end = child.lastStep();
         applied.before = measure(reading, finding, figure, finding.firstStep, last);
         applied.after = measure(child, finding, figure, std::max(applied.step, finding.firstStep), end);
-        describe(applied, finding, figure, meanLoss(reading.loss, finding.firstStep, last),
+        describe(applied, reading, finding, figure, meanLoss(reading.loss, finding.firstStep, last),
                  meanLoss(child.loss, std::max(applied.step, finding.firstStep), end), end - applied.step + 1);
         finding.applied.push_back(std::move(applied));
     }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "experiments/report/diagnosis_parts.h"
 #include "experiments/store/derived.h"
@@ -385,7 +386,8 @@ void findClipped(const Reading& reading, std::vector<Finding>& out) {
 
 void findUnderflow(const Reading& reading, std::vector<Finding>& out) {
     for (int tensor = 0; tensor < reading.tensors(); ++tensor) {
-        const Stretch seen = stretchAbove(reading, Statistic::UnderflowShare, tensor, kUnderflowLimit, kUnderflowSteps);
+        const Stretch seen =
+            stretchAbove(reading, Statistic::UnderflowShare, tensor, underflowLimit(reading, tensor), kUnderflowSteps);
         if (seen.first < 0) continue;
         Finding finding = findingAt(reading, "underflow", seen.worst > 0.05 ? 2 : 1, tensor, seen.first);
         finding.lastStep = seen.last;
@@ -470,8 +472,10 @@ std::vector<Finding> findTroubles(const Reading& reading) {
             if (cause->evidence.size() < 8) cause->evidence.push_back(std::move(evidence));
         }
     }
-    std::stable_sort(kept.begin(), kept.end(),
-                     [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+    std::stable_sort(kept.begin(), kept.end(), [](const Finding& a, const Finding& b) {
+        return std::make_tuple(-a.severity, a.firstStep, a.tensorIndex) <
+               std::make_tuple(-b.severity, b.firstStep, b.tensorIndex);
+    });
     return kept;
 }
 

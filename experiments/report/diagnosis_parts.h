@@ -59,7 +59,8 @@ std::string percentText(double share);                     ///< "3.1 %", "0", "0
 double meanShare(const Reading& reading, Statistic statistic, int tensor, int64_t first, int64_t last);
 double meanLoss(const Series& loss, int64_t first, int64_t last);
 
-/// Limits above which a share is a trouble: mean over a stretch.
+/// Limits above which a share is a trouble. Of a grad_output the limit is that of the alert (alarms.underflow).
 inline constexpr double kClippedLimit = 1e-4, kUnderflowLimit = 0.01;
+double underflowLimit(const Reading& reading, int tensor);
 
 }  // namespace mantissa::experiments::diagnosis

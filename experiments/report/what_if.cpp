@@ -302,6 +302,7 @@ Replay replay(const AmaxSeries& series, const ScalingChoice& choice) {
         ReplayStep step;
         step.step = point.step;
         step.amax = point.amax;
+        step.probed = !point.exponents.empty();
         if (choice.recipe == "bf16") {
             step.clipped = step.clippedLow = step.clippedHigh = 0;
             step.underflow = step.underflowLow = step.underflowHigh = 0;
@@ -333,6 +334,7 @@ Replay recordedReplay(const AmaxSeries& series) {
         step.step = point.step;
         step.amax = point.amax;
         step.scale = point.scale;
+        step.probed = !point.exponents.empty();
         if (choice.recipe != "bf16" && !isBlock(choice.recipe)) judge(choice, point, step);
         if (point.elements > 0 && choice.recipe != "bf16") {
             const double elements = static_cast<double>(point.elements);
@@ -351,14 +353,17 @@ ReplaySummary summarise(const Replay& replay, int64_t firstStep, int64_t lastSte
     ReplaySummary total;
     double clipped = 0, underflow = 0;
     int64_t clippedKnown = 0;
+    const auto within = [&](const ReplayStep& step) { return step.step >= firstStep && step.step <= lastStep; };
+    const bool anyProbed = std::any_of(replay.steps.begin(), replay.steps.end(),
+                                       [&](const ReplayStep& step) { return within(step) && step.probed; });
     for (const auto& step : replay.steps) {
-        if (step.step < firstStep || step.step > lastStep) continue;
+        if (!within(step)) continue;
         ++total.steps;
         total.clippedSteps += step.clips;
         total.frozenSteps += step.frozen;
         if (std::isfinite(step.staleness)) total.worstStaleness = std::max(total.worstStaleness, step.staleness);
         if (!std::isnan(step.clipped)) clipped += step.clipped, ++clippedKnown;
-        if (!std::isnan(step.underflow)) underflow += step.underflow, ++total.known;
+        if (!std::isnan(step.underflow) && step.probed == anyProbed) underflow += step.underflow, ++total.known;
     }
     total.clippedShare = total.clippedSteps == 0 ? 0
                          : clippedKnown > 0      ? clipped / static_cast<double>(clippedKnown)

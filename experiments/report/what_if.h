@@ -65,12 +65,14 @@ struct ReplayStep {
     /// bin, which is divided log-uniformly. low, high: without that assumption.
     double clipped = std::numeric_limits<double>::quiet_NaN(), clippedLow = clipped, clippedHigh = clipped;
     double underflow = std::numeric_limits<double>::quiet_NaN(), underflowLow = underflow, underflowHigh = underflow;
-    bool exact = false;  ///< low == high by knowledge, not by luck
+    bool exact = false;   ///< low == high by knowledge, not by luck
+    bool probed = false;  ///< the step has a histogram
 };
 
-/// Means and counts over the steps firstStep … lastStep of a replay.
+/// Means and counts over the steps firstStep … lastStep of a replay. Where some of them have histograms, the mean
+/// underflow is over those alone, so that it is over the same steps whatever the rule.
 struct ReplaySummary {
-    int64_t steps = 0, known = 0;  ///< steps; steps with known shares
+    int64_t steps = 0, known = 0;  ///< steps; those that the mean underflow is over
     int64_t clippedSteps = 0;      ///< steps in which an element clips: exact
     int64_t frozenSteps = 0;
     double clippedShare = 0;  ///< mean over known steps; 0 where no step clips

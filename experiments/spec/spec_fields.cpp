@@ -204,9 +204,12 @@ SpecField rules() {
     auto get = [](const RunSpec& s) {
         Json list = Json::array();
         for (const auto& rule : s.trainer.precision.rules)
-            list.push_back(Json{{"match", rule.match},
-                                {"gemm", nameOf(kGemms, int{rule.gemms})},
-                                {"recipe", nameOf(kRuleRecipes, rule.recipe)}});
+            for (const int gemms : {7, 1, 2, 4}) {  // two of the three products stand as two rules
+                if (gemms == 7 ? rule.gemms != 7 : rule.gemms == 7 || (rule.gemms & gemms) == 0) continue;
+                list.push_back(Json{{"match", rule.match},
+                                    {"gemm", nameOf(kGemms, gemms)},
+                                    {"recipe", nameOf(kRuleRecipes, rule.recipe)}});
+            }
         return list;
     };
     auto set = [allowed](RunSpec& s, const Json& json) -> Errors {

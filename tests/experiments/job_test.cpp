@@ -121,7 +121,7 @@ TEST(TrainingJob, PausesResumesChangesTheRateAndStops) {
          {"Paused.", "Resumed.", "optimizer.learning_rate: 0.002 → 0.01", "not understood: nonsense", "Stopped by the user"})
         EXPECT_THAT(events, HasSubstr(text));
     const Series rate = store.series(job.runId(), "lr");
-    EXPECT_DOUBLE_EQ(rate.values.back(), 0.001 * (0.01 / static_cast<double>(0.002f)));
+    EXPECT_DOUBLE_EQ(rate.values.back(), 0.001 * (static_cast<double>(0.01f) / static_cast<double>(0.002f)));
 }
 
 TEST(TrainingJob, CommitsWithinASecond) {

@@ -129,8 +129,19 @@ INSTANTIATE_TEST_SUITE_P(
                     BadField{"model.heads", "2.5", "is not a whole number", "whole number"},
                     BadField{"train.steps", "1e400", "is not", "whole number"},
                     BadField{"precision.mode", "fp9", "\"fp9\"", "fp32"},
-                    BadField{"precision.recipe", "mxfp8", "not in this version", "delayed"},
-                    BadField{"precision.recipe", "block128", "not in this version", "current"},
+                    BadField{"precision.recipe", "mxfp9", "not one of the allowed words", "mxfp8"},
+                    BadField{"precision.accumulation", "slow", "not one of the allowed words", "promoted"},
+                    BadField{"precision.auto.patienc", "1", "nearest is \"patience\"", "patience"},
+                    BadField{"precision.auto.ladder", "[\"bf16\", \"current\"]", "cannot stand there", "bf16 last"},
+                    BadField{"precision.auto.underflow", "2", "out of range", "share of elements"},
+                    BadField{"probes.shadow_match", "[3]", "is not a glob", "lm_head"},
+                    BadField{"alarms.staleness", "0.5", "out of range", "above 1"},
+                    BadField{"faults", "[{\"kind\": \"weight_nam\", \"target\": \"h.0.mlp.fc1/weight\"}]",
+                             "not one of the allowed words", "weight_nan"},
+                    BadField{"faults", "[{\"kind\": \"weight_nan\", \"stpe\": 3, \"target\": \"x\"}]",
+                             "nearest is \"step\"", "target"},
+                    BadField{"faults", "[{\"kind\": \"weight_nan\"}]", "name of a tensor is needed", "h.0.mlp.fc1"},
+                    BadField{"faults", "{}", "is not a list", "outlier_channel"},
                     BadField{"train.nonfinite", "ignore", "\"ignore\"", "skip"},
                     BadField{"model.tied_head", "maybe", "neither true nor false", "true"},
                     BadField{"precision.rules", "[{\"match\":\"h.0.*\",\"gem\":\"all\",\"recipe\":\"bf16\"}]",
@@ -152,6 +163,28 @@ TEST(Spec, RulesBetweenFieldsAreChecked) {
     ASSERT_FALSE(errors.empty());
     EXPECT_EQ(errors[0].path, "precision.rules[0].match");
     EXPECT_THAT(errors[0].message, HasSubstr("matches no linear; there are attn.qkv, attn.proj, mlp.fc1, mlp.fc2"));
+}
+
+TEST(Spec, ShadowGlobsAndFaultsAreCheckedAndReadBack) {
+    RunSpec spec = presetSpec("nano");
+    ASSERT_TRUE(setPath(spec, "probes.shadow_match", "[\"h.*.mlp.*\", \"h.7.*\"]").empty());
+    const auto errors = validate(spec);
+    ASSERT_EQ(errors.size(), 1u);
+    EXPECT_EQ(errors[0].path, "probes.shadow_match[1]");
+    EXPECT_THAT(errors[0].message, HasSubstr("\"h.7.*\" matches no linear"));
+    ASSERT_TRUE(setPath(spec, "probes.shadow_match", "[]").empty());
+    ASSERT_TRUE(setPath(spec, "faults",
+                        "[{\"kind\": \"outlier_channel\", \"step\": 30, \"target\": "
+                        "\"h.2.mlp.fc1/input\", \"channel\": 5, \"value\": 1000}]")
+                    .empty());
+    ASSERT_TRUE(setPath(spec, "precision.auto.enabled", "true").empty());
+    const ParsedSpec again = parseSpec(spec.toJson());
+    ASSERT_TRUE(again.ok());
+    ASSERT_EQ(again.spec.trainer.faults.size(), 1u);
+    EXPECT_EQ(again.spec.trainer.faults[0].step, 30);
+    EXPECT_EQ(again.spec.trainer.faults[0].channel, 5);
+    EXPECT_TRUE(again.spec.autoPrecision.enabled);
+    EXPECT_EQ(again.spec.toJson(), spec.toJson());
 }
 
 TEST(Spec, DocumentsThatAreNoSpecsSaySo) {
