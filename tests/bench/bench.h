@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config.h"
 #include "engine/thread_pool.h"
 #include "kernels/device/cpu_memory.h"
 #include "kernels/device/cpu_ops.h"
@@ -25,6 +26,19 @@ struct Options {
     bool clip = true;        ///< gradient norm and clipping
     int steps = 0;           ///< exactly so many timed steps; 0: at least 20 and `seconds`
 };
+
+/// A model and batch that the peers' figures exist for.
+struct Configuration {
+    const char* name;
+    engine::ModelConfig model;
+    int batch;
+};
+/// Those that --config names. Throws InvalidConfig with the allowed names.
+std::vector<Configuration> configurationsOf(const Options& options);
+
+/// Bytes read and written a second by a plain copy: of the processor's memory, or of the current CUDA device's (0 in a
+/// build without CUDA).
+double copyRate(bool gpu);
 
 /// With one thread on a busy machine: counts the calling thread's processor time instead of wall clock. Set before the
 /// first measurement.
@@ -72,6 +86,7 @@ void matmulBench(const Options& options, engine::ThreadPool& pool);
 void attentionBench(const Options& options, engine::ThreadPool& pool);
 void quantizeBench(const Options& options, engine::ThreadPool& pool);
 void trainBench(const Options& options);
+void opsBench(const Options& options);
 void poolBench(const Options& options, engine::ThreadPool& pool);
 void stepBench(const Options& options, engine::ThreadPool& pool);
 

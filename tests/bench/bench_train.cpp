@@ -14,11 +14,6 @@ namespace mantissa::bench {
 
 namespace {
 
-struct Configuration {
-    const char* name;
-    engine::ModelConfig model;
-    int batch;
-};
 constexpr int kWords = 50257;
 const Configuration kConfigurations[] = {
     {"nano", {96, 128, 4, 4, 512, 128, true}, 16},         {"minigpt4", {96, 768, 12, 4, 3072, 256, true}, 4},
@@ -154,15 +149,22 @@ void trainOne(const Options& options, const Configuration& configuration, const 
 
 }  // namespace
 
-void trainBench(const Options& options) {
+std::vector<Configuration> configurationsOf(const Options& options) {
+    std::vector<Configuration> configurations;
     for (const std::string& name : split(options.configurations)) {
         const auto found = std::find_if(std::begin(kConfigurations), std::end(kConfigurations),
                                         [&](const Configuration& c) { return name == c.name; });
         if (found == std::end(kConfigurations))
             throw Error(ErrorCode::InvalidConfig,
                         "config: \"" + name + "\"; allowed: nano, minigpt4, S32, M32, L16, X4");
-        for (const std::string& precision : split(options.precisions)) trainOne(options, *found, precision);
+        configurations.push_back(*found);
     }
+    return configurations;
+}
+
+void trainBench(const Options& options) {
+    for (const Configuration& configuration : configurationsOf(options))
+        for (const std::string& precision : split(options.precisions)) trainOne(options, configuration, precision);
 }
 
 }  // namespace mantissa::bench

@@ -4,6 +4,7 @@
 // (--processor-time: of one thread on the processor); bodies of a table run interleaved.
 // mantissa_bench train [--device D] --config nano,minigpt4,S32,M32,L16,X4 --precision bf16,fp8-delayed,fp8-current
 // [--statistics on|off] [--clip on|off] [--probe-every N] [--steps N]: whole training steps.
+// mantissa_bench ops --device cuda|cpu --config M32: every op of a step with its share of what the device does at best.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,9 +62,9 @@ int run(int count, char** arguments) {
         else
             wanted.push_back(argument);
     }
-    if (wanted == std::vector<std::string>{"train"}) {
+    if (wanted == std::vector<std::string>{"train"} || wanted == std::vector<std::string>{"ops"}) {
         fmt::print("commit {}\n", MANTISSA_COMMIT);
-        trainBench(options);
+        wanted[0] == "train" ? trainBench(options) : opsBench(options);
         return 0;
     }
     for (const std::string& name : wanted)
@@ -72,7 +73,7 @@ int run(int count, char** arguments) {
             fmt::print(
                 stderr,
                 "mantissa_bench: \"{}\" is not a benchmark; allowed: matmul, attention, quantize, pool, step, or "
-                "train alone\n",
+                "train or ops alone\n",
                 name);
             return 2;
         }
