@@ -16,13 +16,18 @@ struct Variant {
     engine::PrecisionMode mode;
     engine::RecipeKind recipe;
     bool counters;
+    bool everything = false;  ///< dear set, histograms, op checks and shadow products in every step
 };
 constexpr Variant kVariants[] = {{"fp32", engine::PrecisionMode::Fp32, engine::RecipeKind::Bf16, true},
                                  {"bf16", engine::PrecisionMode::Bf16, engine::RecipeKind::Bf16, true},
                                  {"fp8 delayed", engine::PrecisionMode::Fp8, engine::RecipeKind::Delayed, true},
                                  {"fp8 current", engine::PrecisionMode::Fp8, engine::RecipeKind::Current, true},
-                                 {"no counters", engine::PrecisionMode::Fp8, engine::RecipeKind::Delayed, false}};
-enum { kFp32, kBf16, kDelayed, kCurrent, kNoCounters };
+                                 {"no counters", engine::PrecisionMode::Fp8, engine::RecipeKind::Delayed, false},
+                                 {"all probes", engine::PrecisionMode::Fp8, engine::RecipeKind::Delayed, true, true},
+                                 {"block128", engine::PrecisionMode::Fp8, engine::RecipeKind::Block128, true},
+                                 {"mxfp8", engine::PrecisionMode::Fp8, engine::RecipeKind::Mxfp8, true},
+                                 {"nvfp4", engine::PrecisionMode::Fp8, engine::RecipeKind::Nvfp4, true}};
+enum { kFp32, kBf16, kDelayed, kCurrent, kNoCounters, kAllProbes };
 
 struct Preset {
     const char* name;
@@ -40,6 +45,9 @@ engine::TrainerConfig configOf(const Preset& preset, const Variant& variant) {
     config.precision.recipe = variant.recipe;
     config.precision.historyLength = 16;
     config.probes.counters = variant.counters;
+    config.probes.every = 0;
+    config.probes.opChecks = variant.counters;
+    if (variant.everything) config.probes.every = config.probes.histograms = config.probes.shadowEvery = 1;
     return config;
 }
 
@@ -78,9 +86,11 @@ void presetBench(const Preset& preset, const Options& options, engine::ThreadPoo
     const auto ratio = [&timings](int a, int b) {
         return timings[static_cast<size_t>(a)].median / timings[static_cast<size_t>(b)].median;
     };
-    fmt::print("medians: fp8 {:.2f} x bf16, {:.2f} x fp32; current {:.2f} x delayed; counters {:+.1f} %\n",
-               ratio(kDelayed, kBf16), ratio(kDelayed, kFp32), ratio(kCurrent, kDelayed),
-               100 * (ratio(kDelayed, kNoCounters) - 1));
+    fmt::print(
+        "medians: fp8 {:.2f} x bf16, {:.2f} x fp32; current {:.2f} x delayed; counters {:+.1f} %; a step with "
+        "everything {:.2f} x, so everything at 1 step in 100 {:+.2f} %\n",
+        ratio(kDelayed, kBf16), ratio(kDelayed, kFp32), ratio(kCurrent, kDelayed),
+        100 * (ratio(kDelayed, kNoCounters) - 1), ratio(kAllProbes, kDelayed), ratio(kAllProbes, kDelayed) - 1);
 }
 
 }  // namespace
