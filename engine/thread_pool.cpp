@@ -1,7 +1,6 @@
 #include "engine/thread_pool.h"
 
 #include <sched.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,8 +11,8 @@ namespace mantissa::engine {
 
 namespace {
 
-constexpr int kSpinMicros = 50;    // longer than the gaps between the regions of a step
-constexpr long kBusySwitches = 3;  // involuntary context switches a step
+constexpr int kSpinMicros = 50;     // longer than the gaps between the regions of a step
+constexpr double kBusyShare = 0.2;  // of a step, for which our threads waited for a processor
 constexpr int kCalmSteps = 5;
 
 void relax() {
@@ -37,12 +36,6 @@ bool spinUntil(int micros, Ready ready) {
     return ready();
 }
 
-long involuntarySwitches() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_nivcsw;
-}
-
 constexpr uint32_t generationOf(uint64_t work) {
     return static_cast<uint32_t>(work >> 32);
 }
@@ -64,16 +57,17 @@ ThreadPool::ThreadPool(int threads) {
     if (threads <= 0) threads = processors;
     maySpin_ = threads > 1 && threads <= processors;
     spinMicros_ = maySpin_ ? kSpinMicros : 0;
-    switchesBefore_ = involuntarySwitches();
-    workers_.reserve(threads - 1);
-    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { workerLoop(worker); });
+    lastStep_ = std::chrono::steady_clock::now();
+    workers_ = std::vector<Worker>(static_cast<size_t>(threads) - 1);
+    for (int worker = 1; worker < threads; ++worker)
+        workers_[static_cast<size_t>(worker) - 1].thread = std::thread([this, worker] { workerLoop(worker); });
 }
 
 ThreadPool::~ThreadPool() {
     closing_ = true;
     ++bell_;
     bell_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
+    for (Worker& worker : workers_) worker.thread.join();
 }
 
 void ThreadPool::run(int64_t tiles, Body body) {
@@ -137,19 +131,36 @@ uint64_t ThreadPool::awaitWork(uint32_t seenGeneration) {
 }
 
 void ThreadPool::workerLoop(int worker) {
-    uint32_t seen = 0;
-    while (true) {
+    const RunDelay delay;
+    std::atomic<const RunDelay*>& published = workers_[static_cast<size_t>(worker) - 1].delay;
+    published = &delay;
+    for (uint32_t seen = 0;;) {
         const uint64_t work = awaitWork(seen);
-        if (closing_.load(std::memory_order_relaxed)) return;
+        if (closing_.load(std::memory_order_relaxed)) break;
         seen = generationOf(work);
         runTiles(worker);
     }
+    published = nullptr;  // nobody reads it any more: the pool is being destroyed by the thread that would
+}
+
+double ThreadPool::waitedSeconds() const {
+    double seconds = callerDelay_->seconds();
+    for (const Worker& worker : workers_)
+        if (const RunDelay* delay = worker.delay.load()) seconds += delay->seconds();
+    return seconds;
 }
 
 void ThreadPool::stepBoundary() {
-    const long now = involuntarySwitches();
-    const bool busy = now - switchesBefore_ > kBusySwitches;
-    switchesBefore_ = now;
+    const auto now = std::chrono::steady_clock::now();
+    const bool sameCaller = callerDelay_ && caller_ == std::this_thread::get_id();
+    if (!sameCaller) {
+        callerDelay_ = std::make_unique<RunDelay>();
+        caller_ = std::this_thread::get_id();
+    }
+    const double waited = waitedSeconds(), step = std::chrono::duration<double>(now - lastStep_).count();
+    const bool busy = sameCaller && waited - waitedBefore_ > kBusyShare * step * threadCount();
+    waitedBefore_ = waited;
+    lastStep_ = now;
     calmSteps_ = busy ? 0 : calmSteps_ + 1;
     if (busy)
         spinMicros_.store(0, std::memory_order_relaxed);

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "engine/run_delay.h"
 #include "kernels/executor.h"
 
 namespace mantissa::engine {
@@ -25,9 +28,10 @@ class ThreadPool final : public kernels::Executor {
     int threadCount() const override { return static_cast<int>(workers_.size()) + 1; }
     void run(int64_t tiles, kernels::FunctionRef<void(int64_t, int)> body) override;
 
-    /// Call once a training step. Other programs on our processors show as involuntary context switches: more than 3 of
-    /// them in a step turn spinning off, 5 calm steps in a row turn it on again. (Measured: spinning gains 7-10 % of a
-    /// small step on an idle machine, and costs 20 % beside busy loops.)
+    /// Call once a training step. Other programs on our processors show as time in which our threads wait for one: more
+    /// than a fifth of a step turns spinning off, 5 calm steps in a row turn it on again. (Measured: spinning gains
+    /// 7-10 % of a small step on an idle machine, and costs 20 % beside busy loops. Counting involuntary context
+    /// switches instead turned it off for a kernel's own short errands.)
     void stepBoundary();
     bool spins() const { return spinMicros_.load(std::memory_order_relaxed) > 0; }
 
@@ -37,6 +41,7 @@ class ThreadPool final : public kernels::Executor {
   private:
     using Body = kernels::FunctionRef<void(int64_t, int)>;
 
+    double waitedSeconds() const;
     void workerLoop(int worker);
     void runTiles(int worker);
     uint64_t awaitWork(uint32_t seenGeneration);
@@ -55,8 +60,15 @@ class ThreadPool final : public kernels::Executor {
     std::atomic<bool> closing_{false};
     bool maySpin_ = false;
     int calmSteps_ = 0;
-    long switchesBefore_ = 0;
-    std::vector<std::thread> workers_;
+    double waitedBefore_ = 0;
+    std::chrono::steady_clock::time_point lastStep_;
+    std::unique_ptr<RunDelay> callerDelay_;  ///< of the thread that calls stepBoundary()
+    std::thread::id caller_;
+    struct Worker {
+        std::thread thread;
+        std::atomic<const RunDelay*> delay{nullptr};  ///< the worker's own, while it runs
+    };
+    std::vector<Worker> workers_;
 };
 
 }  // namespace mantissa::engine

@@ -97,26 +97,26 @@ TEST(ThreadPool, NeverSpinsWithMoreThreadsThanProcessors) {
     EXPECT_FALSE(pool.spins());
 }
 
-TEST(ThreadPool, InvoluntarySwitchesTurnSpinningOffAndCalmStepsOnAgain) {
+TEST(ThreadPool, WaitingForProcessorsTurnsSpinningOffAndCalmStepsOnAgain) {
     ThreadPool pool;
     if (pool.threadCount() < 2) GTEST_SKIP() << "one processor: the pool has no waiters";
     ASSERT_TRUE(pool.spins());
-    // Two busy threads on one processor of this process preempt one another.
-    const int processor = sched_getcpu();
+    // Two busy threads for each of the pool's leave it a third of the processors.
     std::atomic<bool> end{false};
     std::vector<std::thread> busy;
-    for (int i = 0; i < 2; ++i)
+    for (int i = 0; i < 2 * pool.threadCount(); ++i)
         busy.emplace_back([&] {
-            cpu_set_t set;
-            CPU_ZERO(&set);
-            CPU_SET(processor, &set);
-            sched_setaffinity(0, sizeof set, &set);
             while (!end) {
             }
         });
+    const auto work = [] {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+        while (std::chrono::steady_clock::now() < until) {
+        }
+    };
     bool stopped = false;
     for (int step = 0; step < 100 && !stopped; ++step) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        pool.run(4 * pool.threadCount(), [&](int64_t, int) { work(); });
         pool.stepBoundary();
         stopped = !pool.spins();
     }

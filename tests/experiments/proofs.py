@@ -168,7 +168,11 @@ def prove_kills(folder, count):
         arguments = ["run", "tiny", "--name", "one", *spec] if kill == 0 else ["resume", "one"]
         run = Background(*arguments, "--store", store, "--threads", random.choice((1, 2, 3)))
         alive = run.read_until(lambda event: event["event"] == "checkpoint") if kill == 0 else True
-        alive = alive and run.read_until(lambda event: False, random.uniform(0.05, 2.5))
+        if alive and random.random() < 0.2:
+            time.sleep(random.uniform(0, 0.5))  # perhaps while it starts
+        elif alive:
+            more = random.randint(1, 80)
+            alive = run.read_until(lambda event: len(run.arrivals) >= more)
         expect(alive, "the run ended before it was killed")
         if not alive:
             break
