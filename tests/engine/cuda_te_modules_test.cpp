@@ -15,6 +15,9 @@ TEST_F(TeModulesOnGpu, LinearDelayedFourSteps) {
 TEST_F(TeModulesOnGpu, LinearCurrent) {
     runLinear(RecipeKind::Current, "linear.current", {0, 3}, gpu_);
 }
+TEST_F(TeModulesOnGpu, LinearBlock) {
+    runBlockLinear("linear.block", false, gpu_);
+}
 
 }  // namespace
 }  // namespace mantissa::engine

@@ -114,58 +114,6 @@ TEST(TeModules, LayerNormLinearCurrent) {
     }
 }
 
-/// Share of the largest dx. Hopper cuts each group of 32 products 13 bits below its largest one, towards zero, so where
-/// a few products outweigh the others the error is a share of those, not of the sum of magnitudes.
-constexpr double kFewLargeProducts = 0x1p-12;
-
-/// Block scaling, 128 x 128 throughout. norm: the input comes out of a LayerNorm, which writes BF16 before the cast.
-void runBlockLinear(const std::string& module, bool norm) {
-    constexpr int64_t kSize = 128;
-    const Recorded recorded("f_block");
-    LinearBench bench(kSize, kSize, kSize, recipe(RecipeKind::Block128));
-    const std::string name = module + ".s0";
-    const auto weight = recorded.bits(module + ".W"), bias = recorded.bits(module + ".b");
-    auto x = recorded.bits(name + ".x");
-    const auto dy = recorded.bits(name + ".dy");
-    std::vector<uint16_t> y(kSize * kSize), dx(kSize * kSize);
-    std::vector<float> dw(kSize * kSize), mean(kSize), rstd(kSize);
-    bench.begin();
-    if (norm) {
-        const auto gain = recorded.bits(module + ".ln_w"), shift = recorded.bits(module + ".ln_b");
-        std::vector<uint16_t> out(x.size());
-        kernels::NormForward op;
-        op.rows = op.cols = kSize;
-        op.type = DType::BF16;
-        op.residualIn = x.data(), op.gain = gain.data(), op.bias = shift.data();
-        op.out = out.data(), op.mean = mean.data(), op.rstd = rstd.data();
-        bench.backend().run(op);
-        x = out;
-    }
-    bench.cast(TensorRole::Input, x.data());
-    bench.cast(TensorRole::Weight, weight.data());
-    bench.forward(bias.data(), y.data(), DType::BF16);
-    bench.cast(TensorRole::GradOutput, dy.data());
-    bench.backward(dx.data(), DType::BF16, dw.data());
-    const auto at = [](const std::vector<uint16_t>& values, int64_t row, int64_t col) {
-        return bf16Value(values[static_cast<size_t>(row * kSize + col)]);
-    };
-    const auto sums = [&](auto a, auto b) { return sumOfMagnitudes(kSize, kSize, kSize, a, b); };
-    const double extra = norm ? 0.004 : 0;  // a norm's value off by an ulp moves a code by a step
-    expectNear(
-        widened(y), recorded.values(name + ".y"),
-        sums([&](int64_t i, int64_t c) { return at(x, i, c); }, [&](int64_t j, int64_t c) { return at(weight, j, c); }),
-        name + ".y", extra);
-    expectNear(
-        rounded(dw), recorded.values(name + ".dW"),
-        sums([&](int64_t i, int64_t c) { return at(dy, c, i); }, [&](int64_t j, int64_t c) { return at(x, c, j); }),
-        name + ".dW", extra);
-    if (norm) return;
-    expectNear(widened(dx), recorded.values(name + ".dx"),
-               sums([&](int64_t i, int64_t c) { return at(dy, i, c); },
-                    [&](int64_t j, int64_t c) { return at(weight, c, j); }),
-               name + ".dx", kFewLargeProducts);
-}
-
 TEST(TeModules, LinearBlock) {
     runBlockLinear("linear.block", false);
 }
