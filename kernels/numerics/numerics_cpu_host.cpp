@@ -61,24 +61,64 @@ int64_t sampleCount(const ShadowProduct& op) {
     return std::min(op.samples, op.m);
 }
 
-/// Sums of sampled row number `sample`; wanted: scratch (n).
-ShadowSums shadowRow(const ShadowProduct& op, int64_t sample, double* wanted) {
-    const int64_t row = sample * op.m / sampleCount(op);
-    const auto value = [&](int64_t column, int64_t i) {
-        const float plain =
-            valueAt(op.b.type, op.b.data, op.b.kContiguous ? column * op.b.ld + i : i * op.b.ld + column);
-        return static_cast<double>(op.roundB ? roundToBf16(plain) : plain);
-    };
-    std::fill(wanted, wanted + op.n, 0.0);
-    for (int64_t i = 0; i < op.k && !op.b.kContiguous; ++i) {
-        const double a = valueAt(op.a.type, op.a.data, op.a.kContiguous ? row * op.a.ld + i : i * op.a.ld + row);
-        for (int64_t column = 0; column < op.n; ++column) wanted[column] += a * value(column, i);
-    }
-    for (int64_t column = 0; column < op.n && op.b.kContiguous; ++column)
+struct LoadF32 {
+    const float* values;
+    float operator()(int64_t i) const { return values[i]; }
+};
+struct LoadRounded {
+    const float* values;
+    float operator()(int64_t i) const { return roundToBf16(values[i]); }
+};
+struct LoadBf16 {
+    const uint16_t* values;
+    float operator()(int64_t i) const { return decodeBf16(values[i]); }
+};
+struct LoadF16 {
+    const uint16_t* values;
+    float operator()(int64_t i) const { return decodeFp16(values[i]); }
+};
+
+/// wanted (n) = a (k) times b. Four sums side by side where k is contiguous: one would wait for itself.
+template <class B>
+void multiplyRow(const ShadowProduct& op, const double* a, B b, double* wanted) {
+    if (!op.b.kContiguous) {
+        std::fill(wanted, wanted + op.n, 0.0);
         for (int64_t i = 0; i < op.k; ++i)
-            wanted[column] += static_cast<double>(valueAt(op.a.type, op.a.data,
-                                                          op.a.kContiguous ? row * op.a.ld + i : i * op.a.ld + row)) *
-                              value(column, i);
+            for (int64_t column = 0; column < op.n; ++column)
+                wanted[column] += a[i] * static_cast<double>(b(i * op.b.ld + column));
+        return;
+    }
+    for (int64_t column = 0; column < op.n; ++column) {
+        const int64_t first = column * op.b.ld;
+        double sums[4] = {};
+        int64_t i = 0;
+        for (; i + 4 <= op.k; i += 4)
+            for (int64_t lane = 0; lane < 4; ++lane)
+                sums[lane] += a[i + lane] * static_cast<double>(b(first + i + lane));
+        for (; i < op.k; ++i) sums[0] += a[i] * static_cast<double>(b(first + i));
+        wanted[column] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    }
+}
+
+int64_t shadowScratch(const ShadowProduct& op) {
+    return op.n + op.k;
+}
+
+/// Sums of sampled row number `sample`; scratch: shadowScratch(op) doubles.
+ShadowSums shadowRow(const ShadowProduct& op, int64_t sample, double* scratch) {
+    const int64_t row = sample * op.m / sampleCount(op);
+    double* const wanted = scratch;
+    double* const a = scratch + op.n;
+    for (int64_t i = 0; i < op.k; ++i)
+        a[i] = valueAt(op.a.type, op.a.data, op.a.kContiguous ? row * op.a.ld + i : i * op.a.ld + row);
+    if (op.b.type == DType::BF16)
+        multiplyRow(op, a, LoadBf16{static_cast<const uint16_t*>(op.b.data)}, wanted);
+    else if (op.b.type == DType::F16)
+        multiplyRow(op, a, LoadF16{static_cast<const uint16_t*>(op.b.data)}, wanted);
+    else if (op.roundB)
+        multiplyRow(op, a, LoadRounded{static_cast<const float*>(op.b.data)}, wanted);
+    else
+        multiplyRow(op, a, LoadF32{static_cast<const float*>(op.b.data)}, wanted);
     ShadowSums sums;
     sums.rows = 1;
     for (int64_t column = 0; column < op.n; ++column) {
@@ -123,15 +163,16 @@ void runReference(const CheckFinite& op) {
 
 size_t workspaceCpu(const ShadowProduct& op, const CpuContext& context) {
     return static_cast<size_t>(sampleCount(op)) * sizeof(ShadowSums) +
-           static_cast<size_t>(op.n * context.executor->threadCount()) * sizeof(double);
+           static_cast<size_t>(shadowScratch(op) * context.executor->threadCount()) * sizeof(double);
 }
 
 void runCpu(const ShadowProduct& op, const CpuContext& context) {
     checkShadow(op);
     auto* rows = static_cast<ShadowSums*>(context.workspace);
-    auto* wanted = reinterpret_cast<double*>(rows + sampleCount(op));
-    context.executor->run(sampleCount(op),
-                          [&](int64_t row, int worker) { rows[row] = shadowRow(op, row, wanted + worker * op.n); });
+    auto* scratch = reinterpret_cast<double*>(rows + sampleCount(op));
+    context.executor->run(sampleCount(op), [&](int64_t row, int worker) {
+        rows[row] = shadowRow(op, row, scratch + worker * shadowScratch(op));
+    });
     *op.sums = {};
     for (int64_t row = 0; row < sampleCount(op); ++row) {
         op.sums->wanted += rows[row].wanted;
@@ -142,10 +183,10 @@ void runCpu(const ShadowProduct& op, const CpuContext& context) {
 
 void runReference(const ShadowProduct& op) {
     checkShadow(op);
-    std::vector<double> wanted(static_cast<size_t>(op.n));
+    std::vector<double> scratch(static_cast<size_t>(shadowScratch(op)));
     *op.sums = {};
     for (int64_t row = 0; row < sampleCount(op); ++row) {
-        const ShadowSums one = shadowRow(op, row, wanted.data());
+        const ShadowSums one = shadowRow(op, row, scratch.data());
         op.sums->wanted += one.wanted;
         op.sums->error += one.error;
         op.sums->rows += one.rows;
