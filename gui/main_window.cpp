@@ -145,7 +145,7 @@ QWidget* MainWindow::makeTopBar() {
     newRun_->setAccessibleName(tr("New run"));
     connect(newRun_, &QPushButton::clicked, this, [this] { openLaunch(); });
     row->addWidget(newRun_);
-    for (QAction* action : {pause_, stop_, checkpoint_}) {
+    for (QAction* action : {pause_, stop_, checkpoint_, fork_}) {
         auto* button = new QToolButton(bar);
         button->setDefaultAction(action);
         button->setFixedSize(32, 28);
@@ -195,6 +195,10 @@ void MainWindow::addPage(const QString& name, const QString& title, Glyph glyph,
     connect(page, &Page::statusTextChanged, this, &MainWindow::updateStatus);
     connect(page, &Page::pageRequested, this, &MainWindow::openPage);
     connect(page, &Page::launchRequested, this, [this](const QString& spec) { openLaunch(spec); });
+    connect(page, &Page::forkRequested, this, &MainWindow::openFork);
+    connect(page, &Page::changeRequested, this, &MainWindow::changeRun);
+    connect(page, &Page::runRequested, this, [this](const QString& id) { runList_->select(id); });
+    connect(page, &Page::metricRequested, this, &MainWindow::showMetric);
     connect(page, &Page::tensorRequested, this, [this](const QString& tensor, qint64 step) {
         if (Page* numerics = this->page(QStringLiteral("numerics"))) {
             openPage(QStringLiteral("numerics"));
@@ -233,6 +237,14 @@ Page* MainWindow::page(const QString& name) const {
 }
 
 bool MainWindow::openPage(const QString& name) {
+    // Views of the Numerics page have names of their own.
+    if (name == QLatin1String("diagnosis") || name == QLatin1String("trouble")) {
+        auto* numerics = static_cast<NumericsPage*>(page(QStringLiteral("numerics")));
+        if (!numerics || !openPage(QStringLiteral("numerics"))) return false;
+        numerics->setMode(name == QLatin1String("diagnosis") ? NumericsPage::Mode::Diagnosis
+                                                             : NumericsPage::Mode::Trouble);
+        return true;
+    }
     for (int i = 0; i < pages_.size(); ++i) {
         if (pages_[i].first != name) continue;
         tabs_->setCurrentIndex(i);

@@ -29,7 +29,8 @@ class MainWindow : public QMainWindow {
   public:
     MainWindow(RunController& controller, Settings& settings, QWidget* parent = nullptr);
 
-    /// name: "live", "numerics", "compare", "formats", "device". False when there is no such page.
+    /// name: "live", "numerics" (and its views "diagnosis", "trouble"), "compare", "formats", "device". False when there
+    /// is no such page.
     bool openPage(const QString& name);
     QString pageName() const;
     Page* page(const QString& name) const;
@@ -74,6 +75,10 @@ class MainWindow : public QMainWindow {
     void openFile(const QString& path);
     void chooseFile();
     void exportRun(const QString& id);
+    void openChange(const QString& id);
+    void openFork(const QString& id, qint64 step = -1, const QString& specJson = QString());
+    void changeRun(const QString& id, const QString& specJson);
+    void showMetric(const QString& metric, qint64 step);
     void toggleRunList();
     void cyclePanel(int direction);
     void restoreLayout();
@@ -94,7 +99,7 @@ class MainWindow : public QMainWindow {
     Capsule* capsule_ = nullptr;
     QPushButton* newRun_ = nullptr;
     QToolButton *device_ = nullptr, *alerts_ = nullptr, *themeButton_ = nullptr;
-    QAction *pause_ = nullptr, *stop_ = nullptr, *checkpoint_ = nullptr;
+    QAction *pause_ = nullptr, *stop_ = nullptr, *checkpoint_ = nullptr, *fork_ = nullptr, *change_ = nullptr;
     QList<QAction*> actions_;
     QVector<QPair<QString, Page*>> pages_;
     QWidget* emptyPage_ = nullptr;

@@ -17,6 +17,8 @@
 #include <QVBoxLayout>
 
 #include "experiments/report/export.h"
+#include "gui/dialogs/change_dialog.h"
+#include "gui/dialogs/checkpoint_dialog.h"
 #include "gui/dialogs/launch_dialog.h"
 #include "gui/format/numbers.h"
 #include "gui/main_window.h"
@@ -53,6 +55,12 @@ void MainWindow::makeActions() {
     stop_ = action(tr("&Stop…"), QKeySequence(QStringLiteral("Ctrl+.")), Glyph::Stop, [this] { askStop(); });
     checkpoint_ = action(tr("&Checkpoint now"), QKeySequence(QStringLiteral("Ctrl+S")), Glyph::Flag,
                          [this] { controller_.checkpoint(controller_.currentRun()); });
+    fork_ = action(tr("&Fork…"), QKeySequence(QStringLiteral("Ctrl+D")), Glyph::Fork, [this] {
+        const QString id = controller_.currentRun();
+        openFork(id.isEmpty() ? selected_ : id);
+    });
+    change_ = action(tr("C&hange while it runs…"), QKeySequence(QStringLiteral("Ctrl+Shift+D")), Glyph::Count,
+                     [this] { openChange(controller_.currentRun()); });
 }
 
 void MainWindow::makeMenus(QMenuBar& bar) {
@@ -61,7 +69,8 @@ void MainWindow::makeMenus(QMenuBar& bar) {
     QMenu* file = bar.addMenu(tr("&File"));
     file->addAction(action(tr("&New run…"), key("Ctrl+N"), Glyph::Plus, [this] { openLaunch(); }));
     file->addAction(action(
-        tr("&Open…"), key("Ctrl+O"), Glyph::Folder, [this] { chooseFile(); }, tr("Open a store or a run spec")));
+        tr("&Open…"), key("Ctrl+O"), Glyph::Folder, [this] { chooseFile(); },
+        tr("Open a store, a run spec or the weights of a checkpoint")));
     file->addAction(
         action(tr("&Export the selected run…"), key("Ctrl+E"), Glyph::Export, [this] { exportRun(selected_); }));
     file->addAction(action(tr("&Read the store again"), key("F5"), none,
@@ -104,6 +113,8 @@ void MainWindow::makeMenus(QMenuBar& bar) {
     run->addAction(pause_);
     run->addAction(stop_);
     run->addAction(checkpoint_);
+    run->addAction(change_);
+    run->addAction(fork_);
     run->addSeparator();
     run->addAction(action(tr("Start nano and its &BF16 twin"), {}, Glyph::Play, [this] { startBoth(); }));
 
@@ -136,6 +147,57 @@ void MainWindow::updateRunActions() {
     pause_->setEnabled(going);
     stop_->setEnabled(info != nullptr);
     checkpoint_->setEnabled(going);
+    // Without a run that goes, the selected one can be forked from its checkpoints.
+    const RunInfo* from = info ? info : controller_.run(selected_);
+    fork_->setEnabled(from != nullptr);
+    fork_->setToolTip(from ? tr("Fork %1: a child run from a checkpoint or from now (Ctrl+D)").arg(from->name)
+                           : tr("No run to fork"));
+    change_->setEnabled(going);
+    change_->setToolTip(going ? tr("Recipe, window, plan, learning rate and probes of %1 (Ctrl+Shift+D)").arg(name)
+                              : none);
+}
+
+void MainWindow::openFork(const QString& id, qint64 step, const QString& specJson) {
+    if (!controller_.run(id)) return;
+    auto* dialog = new ChangeDialog(controller_, id, ChangeDialog::Mode::Fork, this);
+    dialog->setAttribute(Qt::WA_DeleteOnClose);
+    if (!specJson.isEmpty()) dialog->setSpec(specJson);
+    if (step >= 0) dialog->setForkStep(step);
+    dialog->show();
+}
+
+void MainWindow::openChange(const QString& id) {
+    if (!controller_.run(id)) return;
+    auto* dialog = new ChangeDialog(controller_, id, ChangeDialog::Mode::WhileItRuns, this);
+    dialog->setAttribute(Qt::WA_DeleteOnClose);
+    dialog->show();
+}
+
+void MainWindow::changeRun(const QString& id, const QString& specJson) {
+    controller_.load(
+        this, 4,
+        [id = id.toStdString(), specJson](experiments::RunStore& store) {
+            const auto now = experiments::parseSpec(store.document(id).specJson),
+                       wanted = experiments::parseSpec(specJson.toStdString());
+            return now.ok() && wanted.ok() ? experiments::differences(now.spec, wanted.spec)
+                                           : std::vector<experiments::SpecDifference>();
+        },
+        [this, id](const std::vector<experiments::SpecDifference>& fields) {
+            if (fields.empty()) return;
+            controller_.change(id, fields);
+            QStringList words;
+            for (const auto& field : fields)
+                words << tr("%1: %2 → %3")
+                             .arg(QString::fromStdString(field.path), QString::fromStdString(field.left),
+                                  QString::fromStdString(field.right));
+            toasts_->show(tr("Sent to the job: %1").arg(words.join(QStringLiteral("; "))));
+        });
+}
+
+void MainWindow::showMetric(const QString& metric, qint64 step) {
+    Q_UNUSED(metric);  // the Live page has all scalars on one axis
+    openPage(QStringLiteral("live"));
+    if (Page* live = page(QStringLiteral("live"))) live->showStep(step);
 }
 
 void MainWindow::askStop() {
@@ -264,7 +326,10 @@ void MainWindow::showKeys() {
                                           {"Ctrl+B", "Run list"},
                                           {"Ctrl+K", "Command palette"},
                                           {"Ctrl+F", "Filter runs"},
+                                          {"Ctrl+D", "Fork"},
+                                          {"Ctrl+Shift+D", "Change the run while it goes"},
                                           {"/", "Go to tensor"},
+                                          {"G, T", "Diagnosis, first trouble"},
                                           {"↑ ↓", "Run, row, tensor"},
                                           {"← →", "One step (Shift: 100)"},
                                           {"Space", "Pin baseline, toggle a plan cell"},
@@ -306,7 +371,7 @@ void MainWindow::showKeys() {
 
 void MainWindow::chooseFile() {
     auto* dialog = new QFileDialog(this, tr("Open"), QFileInfo(controller_.store().path).absolutePath(),
-                                   tr("Stores and run specs (*.mantissa *.json);;All files (*)"));
+                                   tr("Stores, run specs, weights (*.mantissa *.json *.safetensors);;All files (*)"));
     dialog->setAttribute(Qt::WA_DeleteOnClose);
     dialog->setFileMode(QFileDialog::ExistingFile);
     connect(dialog, &QFileDialog::fileSelected, this, &MainWindow::openFile);
@@ -314,6 +379,14 @@ void MainWindow::chooseFile() {
 }
 
 void MainWindow::openFile(const QString& path) {
+    // A checkpoint's folder stands for its weights.
+    const QString weights = QFileInfo(path).isDir() ? path + QStringLiteral("/weights.safetensors") : path;
+    if (weights.endsWith(QLatin1String(".safetensors"), Qt::CaseInsensitive)) {
+        auto* inspector = new CheckpointDialog(weights, this);
+        inspector->setAttribute(Qt::WA_DeleteOnClose);
+        inspector->show();
+        return;
+    }
     if (!path.endsWith(QLatin1String(".json"), Qt::CaseInsensitive)) return controller_.openStore(path);
     controller_.compute(
         this, 1, [path] { return experiments::readSpecFile(path.toStdString()); },
@@ -376,7 +449,9 @@ void MainWindow::cyclePanel(int direction) {
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
     if (!event->mimeData()->hasUrls()) return;
     event->acceptProposedAction();
-    status_->setRight(tr("Drop opens the file: a store replaces the one shown, a spec opens the launch dialog"));
+    status_->setRight(
+        tr("Drop opens the file: a store replaces the one shown, a spec opens the launch dialog, safetensors open in "
+           "the checkpoint inspector"));
 }
 
 void MainWindow::dropEvent(QDropEvent* event) {

@@ -5,6 +5,7 @@
 #include <QSet>
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "experiments/job/run_queue.h"
 #include "gui/format/numbers.h"
@@ -448,6 +449,27 @@ void RunController::checkpoint(const QString& id) {
     for (const auto& job : ownJobs_)
         if (job->id == id) job->checkpointAsked = true;
     command(id, "checkpoint", &experiments::TrainingJob::checkpoint);
+}
+
+void RunController::change(const QString& id, const std::vector<experiments::SpecDifference>& fields) {
+    std::vector<experiments::SpecSet> sets;
+    for (const auto& field : fields) sets.push_back({field.path, field.right});
+    if (experiments::TrainingJob* job = ownJob(id)) return job->set(std::move(sets));
+    writeLater([id = id.toStdString(), sets](experiments::RunStore& store) {
+        nlohmann::json argument = nlohmann::json::object();
+        for (const auto& set : sets) {
+            const auto value = nlohmann::json::parse(set.value, nullptr, false);
+            argument[set.path] = value.is_discarded() ? nlohmann::json(set.value) : value;
+        }
+        store.sendCommand(id, "set", argument.dump());
+    });
+}
+
+void RunController::capture(const QString& id, const QString& tensor) {
+    if (experiments::TrainingJob* job = ownJob(id)) return job->capture(tensor.toStdString());
+    writeLater([id = id.toStdString(), tensor](experiments::RunStore& store) {
+        store.sendCommand(id, "capture", nlohmann::json(tensor.toStdString()).dump());
+    });
 }
 
 void RunController::rename(const QString& id, const QString& name) {

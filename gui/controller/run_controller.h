@@ -129,6 +129,10 @@ class RunController : public QObject {
     void stop(const QString& id);
     void stopNow(const QString& id);
     void checkpoint(const QString& id);
+    /// Fields of the spec that the running job takes between two steps, in this process or another.
+    void change(const QString& id, const std::vector<experiments::SpecDifference>& fields);
+    /// Keeps the values of a tensor ("h.1/mlp.fc1/input") as they enter the cast of the next step.
+    void capture(const QString& id, const QString& tensor);
     void rename(const QString& id, const QString& name);
     void setNote(const QString& id, const QString& note);
     void setTags(const QString& id, const QStringList& tags);

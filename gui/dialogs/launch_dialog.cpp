@@ -14,6 +14,7 @@
 
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
+#include "gui/models/plan_rules.h"
 #include "gui/theme/icons.h"
 #include "gui/widgets/search_field.h"
 
@@ -334,25 +335,8 @@ void LaunchDialog::openSpec() {
 }
 
 void LaunchDialog::toggleCell(const QStringList& layers, const QString& linear, int gemm, bool bf16) {
-    std::vector<engine::PrecisionRule> rules = form_->clickedRules();
-    const auto recipe = bf16 ? engine::RecipeKind::Bf16 : form_->spec().trainer.precision.recipe;
-    const auto bit = static_cast<uint8_t>(1 << gemm);
-    for (const QString& layer : layers) {
-        const std::string match = (linear.isEmpty() ? layer : layer + QLatin1Char('.') + linear).toStdString();
-        for (engine::PrecisionRule& rule : rules)
-            if (rule.match == match) rule.gemms &= static_cast<uint8_t>(~bit);
-        const auto same = std::find_if(rules.begin(), rules.end(), [&](const engine::PrecisionRule& rule) {
-            return rule.match == match && rule.recipe == recipe;
-        });
-        if (same != rules.end())
-            same->gemms |= bit;
-        else
-            rules.push_back({match, bit, recipe});
-    }
-    rules.erase(
-        std::remove_if(rules.begin(), rules.end(), [](const engine::PrecisionRule& rule) { return rule.gemms == 0; }),
-        rules.end());
-    form_->setRules(rules);
+    form_->setRules(
+        toggledRules(form_->clickedRules(), layers, linear, gemm, bf16, form_->spec().trainer.precision.recipe));
 }
 
 void LaunchDialog::resizeEvent(QResizeEvent* event) {

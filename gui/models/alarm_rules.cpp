@@ -44,8 +44,32 @@ const std::vector<StatisticInfo>& shownStatistics() {
               "outlier raises it."),
          true, false},
         {Statistic::Kurtosis, text("kurtosis"), text("Kurtosis"), text("raw"),
-         text("n·Σx⁴ ÷ (Σx²)², elementwise, not centred. 3 for a normal distribution."), true, false}};
+         text("n·Σx⁴ ÷ (Σx²)², elementwise, not centred. 3 for a normal distribution."), true, false},
+        {Statistic::SubnormalShare, text("subnormal"), text("Subnormal"), text("% of elements"),
+         text("0 < |stored| < smallest normal, divided by all elements."), false, true},
+        {Statistic::ZerosShare, text("zeros"), text("Zeros"), text("% of elements"),
+         text("Exact zeros before the cast, divided by all elements."), false, true},
+        {Statistic::NanShare, text("NaN"), text("NaN"), text("% of elements"),
+         text("NaN before the cast, divided by all elements."), false, true},
+        {Statistic::InfShare, text("Inf"), text("Inf"), text("% of elements"),
+         text("Infinite elements before the cast, divided by all elements."), false, true},
+        {Statistic::UnusedRange, text("unused range"), text("Unused range"), text("binades"),
+         text("log₂(largest value ÷ scale) − log₂(amax). Below 0 the largest values clip."), false, false},
+        {Statistic::DynamicRange, text("dynamic range"), text("Dynamic range"), text("binades"),
+         text("log₂(amax) − log₂(smallest non-zero magnitude)."), true, false},
+        {Statistic::MinNonZero, text("smallest"), text("Smallest non-zero"), text("log₂"),
+         text("Smallest non-zero magnitude before the cast."), true, false},
+        {Statistic::Mse, text("MSE"), text("Mean squared error"), text("log₂"),
+         text("Mean of (x̂ − x)² over all elements, in the tensor's own units."), true, false},
+        {Statistic::SqnrDb, text("shadow SQNR"), text("Shadow SQNR"), text("dB"),
+         text("The product of the step done again in higher precision: 10·log₁₀(Σ exact² ÷ Σ error²) of its output. "
+              "Rows of x show fprop, of w wgrad, of dy dgrad."),
+         true, false, true}};
     return all;
+}
+
+const char* shadowGemm(engine::TensorRole role) {
+    return role == engine::TensorRole::Input ? "fprop" : role == engine::TensorRole::Weight ? "wgrad" : "dgrad";
 }
 
 QString statisticText(const StatisticInfo& info, double value) {
@@ -58,6 +82,8 @@ QString statisticText(const StatisticInfo& info, double value) {
     switch (info.statistic) {
         case Statistic::Amax:
         case Statistic::Scale:
+        case Statistic::MinNonZero:
+        case Statistic::Mse:
             return formatScale(value);
         case Statistic::SqnrDb:
             return formatNumber(value, 3) + text(" dB");
@@ -72,7 +98,8 @@ QString statisticTick(const StatisticInfo& info, double value) {
     if (info.share) {
         return formatNumber(value * 100, 1);
     }
-    if (info.statistic == Statistic::Amax || info.statistic == Statistic::Scale) {
+    if (info.statistic == Statistic::Amax || info.statistic == Statistic::Scale ||
+        info.statistic == Statistic::MinNonZero || info.statistic == Statistic::Mse) {
         QString exponent = QString::number(std::lround(std::log2(value)));
         const char16_t digits[] = u"⁰¹²³⁴⁵⁶⁷⁸⁹";
         for (QChar& c : exponent) {
@@ -116,6 +143,14 @@ HeatScale heatScale(const StatisticInfo& info, double low, double high) {
             scale.high = 3e4;
             scale.ticks = {3, 30, 300, 3000};
             break;
+        case Statistic::UnusedRange:
+        case Statistic::DynamicRange:
+            scale.map = ColorMap::Mag;
+            scale.space = HeatSpace::Linear;
+            scale.low = 0;
+            scale.high = info.statistic == Statistic::UnusedRange ? 16 : 40;
+            scale.ticks = {0, scale.high / 4, scale.high / 2, scale.high * 3 / 4};
+            break;
         default: {
             scale.map = ColorMap::Mag;
             scale.space = HeatSpace::Log2;
@@ -130,6 +165,52 @@ HeatScale heatScale(const StatisticInfo& info, double low, double high) {
         }
     }
     return scale;
+}
+
+namespace {
+
+/// The statistic is a logarithm already: its difference says what the ratio of others says.
+bool isLogarithm(const StatisticInfo& info) {
+    return info.statistic == Statistic::SqnrDb || info.statistic == Statistic::UnusedRange ||
+           info.statistic == Statistic::DynamicRange;
+}
+
+}  // namespace
+
+HeatScale differenceScale(const StatisticInfo& info) {
+    HeatScale scale;
+    scale.map = ColorMap::Div;
+    scale.space = HeatSpace::Linear;
+    scale.symmetric = true;
+    scale.high = info.statistic == Statistic::SqnrDb ? 10 : 4;
+    scale.low = -scale.high;
+    scale.ticks = {scale.low, scale.low / 2, 0, scale.high / 2};
+    return scale;
+}
+
+double difference(const StatisticInfo& info, double a, double b) {
+    if (std::isnan(a) || std::isnan(b)) {
+        return NAN;
+    }
+    if (isLogarithm(info)) {
+        return a == b ? 0 : a - b;
+    }
+    if (a == b) {
+        return 0;
+    }
+    constexpr double kFar = 64;  // one of them is zero or infinite: beyond the end of every scale
+    return std::clamp(std::log2(a) - std::log2(b), -kFar, kFar);
+}
+
+QString differenceText(const StatisticInfo& info, double value) {
+    if (std::isnan(value)) {
+        return notMeasured();
+    }
+    if (isLogarithm(info)) {
+        return formatSigned(value, 3) + (info.statistic == Statistic::SqnrDb ? text(" dB") : text(" binades"));
+    }
+    return std::fabs(value) >= 64 ? value > 0 ? text("B is 0") : text("A is 0")
+                                  : text("×") + formatNumber(std::exp2(value), 3);
 }
 
 QString shortLinear(const std::string& linear) {

@@ -18,15 +18,26 @@ struct StatisticInfo {
     QString definition;  ///< tooltip: formula, unit, source
     bool dear = false;   ///< probed steps only
     bool share = false;
+    /// Of the products instead of the tensors: fprop stands in the rows of x, dgrad of dy, wgrad of w.
+    bool shadow = false;
 };
+/// The product whose shadow stands in the row of a tensor of that role.
+const char* shadowGemm(engine::TensorRole role);
 
-/// The statistics of the Numerics page in the order of its selector.
+/// The statistics of the Numerics page: the first kSelectorStatistics stand on its selector, the others in its menu.
 const std::vector<StatisticInfo>& shownStatistics();
+inline constexpr int kSelectorStatistics = 8;
 QString statisticText(const StatisticInfo& info, double value);
 /// As a tick of the colour bar: shares in per cent without the sign, amounts as a power of two ("2⁻³⁰").
 QString statisticTick(const StatisticInfo& info, double value);
 /// Scale of the heatmap. low, high: range of the values on view, for amounts (amax, scale), which have no fixed ends.
 HeatScale heatScale(const StatisticInfo& info, double low, double high);
+/// Scale of the log2 ratio of two runs' values, or of their difference in dB or binades.
+HeatScale differenceScale(const StatisticInfo& info);
+/// Two runs' values as the heatmap of their difference shows it: log2(a / b), or a - b where the statistic is a
+/// logarithm already. Both 0: 0; one of them 0: the end of the scale.
+double difference(const StatisticInfo& info, double a, double b);
+QString differenceText(const StatisticInfo& info, double value);
 
 /// "h.9 fc2 · dy": as heads and lists name a tensor.
 QString tensorTitle(const engine::CatalogueEntry& entry);

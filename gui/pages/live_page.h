@@ -30,6 +30,10 @@ class LivePage : public Page {
     QWidget* tools() override { return tools_; }
     QWidget* sidePanel() override;
     QString statusText() const override { return status_; }
+    void showStep(qint64 step) override {
+        link_.setView(double(step) - 50, double(step) + 50);
+        link_.setCursor(double(step));
+    }
     XLink& link() { return link_; }
     PlotView* lossView() const { return loss_; }
     HealthCard* health() const { return health_; }

@@ -1,12 +1,15 @@
 #include "gui/pages/numerics_inspector.h"
 
 #include <QHBoxLayout>
+#include <QPushButton>
 #include <QScrollArea>
+#include <QToolButton>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
 
 #include "gui/format/numbers.h"
+#include "gui/widgets/block_map.h"
 
 namespace mantissa::gui {
 
@@ -183,6 +186,13 @@ Inspector::Inspector(QWidget* parent) : Card(QString(), QString(), parent) {
     head->addWidget(name_);
     head->addStretch(1);
     head->addWidget(step_);
+    capture_ = new QToolButton(content_);
+    capture_->setIcon(icon(Glyph::Pin));
+    capture_->setAccessibleName(QStringLiteral("Capture this tensor"));
+    capture_->setToolTip(QStringLiteral("Keeps the values as they enter the cast of the next step"));
+    capture_->hide();
+    connect(capture_, &QToolButton::clicked, this, [this] { Q_EMIT captureRequested(tensorName_); });
+    head->addWidget(capture_);
     rows->addLayout(head);
     empty_ = new TextLabel(QString(), Token::Text2, TextSize::Body, false, content_);
     empty_->setWordWrap(true);
@@ -211,6 +221,8 @@ Inspector::Inspector(QWidget* parent) : Card(QString(), QString(), parent) {
     rows->addWidget(exponentPart_);
     facts_ = new FactGrid(content_);
     rows->addWidget(facts_);
+    buildWhatIf(*rows);
+    buildCaptured(*rows);
     rows->addStretch(1);
     clear(QStringLiteral("Choose a row of the heatmap."));
 }
@@ -221,8 +233,143 @@ void Inspector::clear(const QString& why) {
     empty_->setText(why);
     empty_->show();
     for (QWidget* part : {static_cast<QWidget*>(chips_), static_cast<QWidget*>(verdict_), windowPart_, exponentPart_,
-                          static_cast<QWidget*>(facts_)}) {
+                          static_cast<QWidget*>(facts_), whatIfPart_, capturedPart_}) {
         part->hide();
+    }
+}
+
+void Inspector::buildWhatIf(QVBoxLayout& rows) {
+    whatIfPart_ = new QWidget(content_);
+    auto* part = new QVBoxLayout(whatIfPart_);
+    part->setContentsMargins(0, 2, 0, 0);
+    part->setSpacing(4);
+    part->addWidget(new Separator(Qt::Horizontal, whatIfPart_));
+    headLabel(QStringLiteral("What if"), QString(), part, whatIfPart_, &whatIfHint_);
+    whatIf_ = new WhatIfTable(whatIfPart_);
+    part->addWidget(whatIf_);
+    auto* buttons = new QHBoxLayout;
+    use_ = new QPushButton(whatIfPart_);
+    use_->setProperty("kind", QStringLiteral("primary"));
+    fork_ = new QPushButton(QStringLiteral("Fork with it…"), whatIfPart_);
+    fork_->setAccessibleName(QStringLiteral("Fork with it"));
+    buttons->addWidget(use_, 1);
+    buttons->addWidget(fork_);
+    part->addLayout(buttons);
+    rows.addWidget(whatIfPart_);
+    connect(whatIf_, &WhatIfTable::chosenChanged, this, &Inspector::updateButtons);
+    connect(use_, &QPushButton::clicked, this, [this] { requestSpec(true); });
+    connect(fork_, &QPushButton::clicked, this, [this] { requestSpec(false); });
+}
+
+void Inspector::buildCaptured(QVBoxLayout& rows) {
+    capturedPart_ = new QWidget(content_);
+    auto* part = new QVBoxLayout(capturedPart_);
+    part->setContentsMargins(0, 2, 0, 0);
+    part->setSpacing(4);
+    part->addWidget(new Separator(Qt::Horizontal, capturedPart_));
+    headLabel(QStringLiteral("Captured"), QString(), part, capturedPart_, &capturedHint_);
+    cast_ = new WhatIfTable(capturedPart_);
+    cast_->setAccessibleName(QStringLiteral("The captured tensor under every recipe"));
+    part->addWidget(cast_);
+    blockPart_ = new QWidget(capturedPart_);
+    auto* blocks = new QVBoxLayout(blockPart_);
+    blocks->setContentsMargins(0, 2, 0, 0);
+    blocks->setSpacing(2);
+    headLabel(QStringLiteral("Blocks"), QString(), blocks, blockPart_, &blockHint_);
+    blocks_ = new BlockMapView(blockPart_);
+    blocks->addWidget(blocks_);
+    part->addWidget(blockPart_);
+    rows.addWidget(capturedPart_);
+    connect(cast_, &WhatIfTable::chosenChanged, this, &Inspector::showBlocks);
+    connect(blocks_, &BlockMapView::hovered, this,
+            [this](const QString& text) { text.isEmpty() ? showBlocks() : blockHint_->setText(text); });
+}
+
+void Inspector::showCaptured(CapturedReport report) {
+    const bool other = report.step != captured_.step || report.tensor != captured_.tensor;
+    captured_ = std::move(report);
+    capturedPart_->setVisible(captured_.step > 0);
+    if (captured_.step <= 0) {
+        return;
+    }
+    capturedHint_->setText(QStringLiteral("step %1, %2 × %3%4")
+                               .arg(formatCount(captured_.step), formatCount(captured_.rows),
+                                    formatCount(captured_.cols),
+                                    captured_.whole ? QString() : QStringLiteral(", first rows")));
+    if (other) {
+        cast_->setRows(captured_.list, true, QStringLiteral("Clipped"));
+        for (size_t i = 0; i < captured_.maps.size(); ++i) {
+            if (!captured_.maps[i].empty()) {
+                cast_->setCurrentCell(int(i), 0);  // the first with blocks: its map is on view
+                break;
+            }
+        }
+    }
+    showBlocks();
+}
+
+void Inspector::showBlocks() {
+    const int row = cast_->chosen();
+    const bool any = row >= 0 && row < int(captured_.maps.size()) && !captured_.maps[size_t(row)].empty();
+    blockPart_->setVisible(any);
+    if (any) {
+        const BlockMap& map = captured_.maps[size_t(row)];
+        blocks_->setMap(map);
+        blockHint_->setText(QStringLiteral("%1 × %2, amax of the blocks spans %3 binades")
+                                .arg(formatCount(map.rows), formatCount(map.cols), formatNumber(map.range(), 3)));
+    }
+}
+
+void Inspector::setGoing(bool going) {
+    capture_->setVisible(going && !tensorName_.isEmpty());
+}
+
+void Inspector::clearWhatIf() {
+    report_ = WhatIfReport();
+    captured_ = CapturedReport();
+    whatIfPart_->hide();
+    capturedPart_->hide();
+}
+
+void Inspector::showWhatIf(const RunDocument& document, const RunSpec& spec, WhatIfReport report, bool going) {
+    if (report.tensor < 0 || report.tensor >= int(document.catalogue.size()) || report.rows.empty()) {
+        return clearWhatIf();
+    }
+    report_ = std::move(report);
+    entry_ = document.catalogue[size_t(report_.tensor)];
+    spec_ = spec;
+    going_ = going;
+    whatIfHint_->setText(QStringLiteral("estimate, replayed over %1 … %2")
+                             .arg(formatCount(report_.firstStep), formatCount(report_.lastStep)));
+    whatIf_->setRows(whatIfRows(report_, spec, entry_), false, QStringLiteral("Clipped"));
+    whatIfPart_->show();
+    updateButtons();
+}
+
+void Inspector::updateButtons() {
+    const int row = whatIf_->chosen();
+    const bool chosen = row >= 0 && row < int(report_.rows.size());
+    QString why = QStringLiteral("Choose a row of the table");
+    const bool takes = chosen && withChoice(spec_, entry_, report_.recorded, report_.rows[size_t(row)].first, &why);
+    const QString name = chosen ? choiceName(report_.rows[size_t(row)].first, report_.recorded) : QString();
+    use_->setEnabled(takes && going_);
+    use_->setText(takes ? QStringLiteral("Use %1").arg(name) : QStringLiteral("Use it"));
+    use_->setAccessibleName(use_->text());
+    use_->setToolTip(!takes    ? why
+                     : !going_ ? QStringLiteral("The run is not going: fork with it instead")
+                               : QStringLiteral("The running job takes it between two steps"));
+    fork_->setEnabled(takes);
+    fork_->setToolTip(takes ? QStringLiteral("Opens the fork dialog with this setting filled in") : why);
+}
+
+void Inspector::requestSpec(bool live) {
+    const int row = whatIf_->chosen();
+    QString why;
+    if (row < 0 || row >= int(report_.rows.size())) {
+        return;
+    }
+    if (const auto spec = withChoice(spec_, entry_, report_.recorded, report_.rows[size_t(row)].first, &why)) {
+        Q_EMIT specRequested(QString::fromStdString(spec->toJson(-1)), live);
     }
 }
 
@@ -238,6 +385,7 @@ void Inspector::showTensor(const RunDocument& document, const RunSpec& spec, con
     const auto& entry = document.catalogue[size_t(report.tensor)];
     const auto& t = report.record->tensors[size_t(report.tensor)];
     name_->setText(tensorLongTitle(entry));
+    tensorName_ = QString::fromStdString(engine::tensorName(entry));
     step_->setText(QStringLiteral("step %1").arg(formatCount(report.step)));
     empty_->hide();
     chips_->show();
@@ -255,7 +403,7 @@ void Inspector::showTensor(const RunDocument& document, const RunSpec& spec, con
             chips << QStringLiteral("never updated");
             tokens.push_back(Token::Warn);
         } else if (report.window && report.window->frozenFor > 0) {
-            chips << QStringLiteral("frozen");
+            chips << QStringLiteral("frozen, leaves in %1").arg(formatCount(report.window->frozenFor));
             tokens.push_back(Token::Warn);
         }
     }

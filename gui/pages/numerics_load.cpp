@@ -23,9 +23,44 @@ struct CellResult {
     float lowest = INFINITY, highest = -INFINITY;
 };
 
+/// The worst of the shadow measurements of the products, in the rows of the tensors that shadowGemm() gives them.
+Heatmap shadowMap(RunStore& store, const std::string& id, int64_t first, int64_t last, int columns) {
+    Heatmap map;
+    const RunDocument document = store.document(id);
+    map.firstStep = std::max<int64_t>(1, first);
+    map.lastStep = last;
+    map.tensors = int(document.catalogue.size());
+    map.columns = std::max(1, columns);
+    const size_t cells = size_t(map.tensors) * size_t(map.columns);
+    map.values.assign(cells, std::numeric_limits<float>::quiet_NaN());
+    map.nonFinite.assign(cells, 0);
+    map.steps.assign(cells, 0);
+    const double span = double(map.lastStep - map.firstStep + 1);
+    for (const ShadowRow& row : store.shadow(id, map.firstStep, map.lastStep)) {
+        const int column = std::clamp(int(double(row.step - map.firstStep) * map.columns / span), 0, map.columns - 1);
+        for (int t = 0; t < map.tensors; ++t) {
+            const auto& entry = document.catalogue[size_t(t)];
+            if (entry.layer != row.layer || entry.linear != row.linear || row.gemm != shadowGemm(entry.role)) {
+                continue;
+            }
+            const size_t cell = size_t(t) * size_t(map.columns) + size_t(column);
+            float& value = map.values[cell];
+            value = std::isnan(value) ? row.sqnrDb : std::min(value, row.sqnrDb);
+            ++map.steps[cell];
+        }
+    }
+    return map;
+}
+
+Heatmap readMap(RunStore& store, const std::string& id, const StatisticInfo& info, int64_t first, int64_t last,
+                int columns) {
+    return info.shadow ? shadowMap(store, id, first, last, columns)
+                       : store.heatmap(id, info.statistic, first, last, columns);
+}
+
 CellResult readCells(RunStore& store, const std::string& id, const StatisticInfo& info, const std::vector<int>& tensors,
                      int64_t first, int64_t last, int columns, double every) {
-    const Heatmap map = store.heatmap(id, info.statistic, first, last, columns);
+    const Heatmap map = readMap(store, id, info, first, last, columns);
     CellResult result;
     HeatCells& cells = result.cells;
     cells.rows = int(tensors.size());
@@ -36,7 +71,7 @@ CellResult readCells(RunStore& store, const std::string& id, const StatisticInfo
     cells.nonFinite.assign(cells.values.size(), 0);
     for (int row = 0; row < cells.rows; ++row) {
         const int tensor = tensors[size_t(row)];
-        if (tensor >= map.tensors) {
+        if (tensor < 0 || tensor >= map.tensors) {
             continue;
         }
         const size_t from = size_t(tensor) * size_t(map.columns), to = size_t(row) * size_t(cells.columns);
@@ -51,6 +86,32 @@ CellResult readCells(RunStore& store, const std::string& id, const StatisticInfo
         }
     }
     cells.hold(std::max(1.0, every));
+    return result;
+}
+
+/// Catalogue indices of another run for the same tensors by name; -1: that run has none of that name.
+std::vector<int> sameTensors(RunStore& store, const std::string& id, const std::vector<std::string>& names) {
+    const RunDocument document = store.document(id);
+    std::vector<int> result(names.size(), -1);
+    for (size_t i = 0; i < names.size(); ++i) {
+        for (size_t t = 0; t < document.catalogue.size() && result[i] < 0; ++t) {
+            result[i] = engine::tensorName(document.catalogue[t]) == names[i] ? int(t) : -1;
+        }
+    }
+    return result;
+}
+
+/// Cells of A against B, as difference() has it.
+CellResult readDifference(RunStore& store, const std::string& a, const std::string& b, const StatisticInfo& info,
+                          const std::vector<int>& tensors, const std::vector<std::string>& names, int64_t first,
+                          int64_t last, int columns, double every) {
+    CellResult result = readCells(store, a, info, tensors, first, last, columns, every);
+    const CellResult other = readCells(store, b, info, sameTensors(store, b, names), first, last, columns, every);
+    for (size_t i = 0; i < result.cells.values.size(); ++i) {
+        float& value = result.cells.values[i];
+        value = float(difference(info, double(value), double(other.cells.values[i])));
+        result.cells.nonFinite[i] |= other.cells.nonFinite[i];
+    }
     return result;
 }
 
@@ -77,8 +138,10 @@ void NumericsPage::loadCells() {
         return;
     }
     std::vector<int> tensors;
+    std::vector<std::string> names;
     for (const HeatRow& row : heat_->rows()) {
         tensors.push_back(row.tensor);
+        names.push_back(engine::tensorName(run_.document().catalogue[size_t(row.tensor)]));
     }
     const auto view = link_.view();
     const int64_t last = int64_t(std::min(std::ceil(view.high), link_.extent().high));
@@ -88,10 +151,17 @@ void NumericsPage::loadCells() {
         columnsFor(first, last, std::max(16, int(heat_->plotRect().width() * devicePixelRatioF())), every);
     const std::string id = run_.id().toStdString();
     const StatisticInfo shown = info();
+    const Pair pair = pairShown();
+    const std::string other = otherRun().toStdString();
     refining_->setText(last - first > 5000 ? QStringLiteral("refining") : QString());
     controller().load(
         this, kCells,
-        [=](RunStore& store) { return readCells(store, id, shown, tensors, first, last, columns, every); },
+        [=](RunStore& store) {
+            return pair == kRatio ? readDifference(store, id, other, shown, tensors, names, first, last, columns, every)
+                   : pair == kRunB
+                       ? readCells(store, other, shown, sameTensors(store, other, names), first, last, columns, every)
+                       : readCells(store, id, shown, tensors, first, last, columns, every);
+        },
         [this](CellResult result) {
             refining_->setText(QString());
             if (result.cells.rows != int(heat_->rows().size())) {
@@ -101,15 +171,10 @@ void NumericsPage::loadCells() {
             // flicker.
             const bool wider = result.lowest < lowest_ || result.highest > highest_ || lowest_ <= 0 ||
                                result.highest * 64 < highest_ || result.lowest > lowest_ * 64;
-            if (!info().share && wider && result.lowest <= result.highest) {
+            if (!info().share && pairShown() != kRatio && wider && result.lowest <= result.highest) {
                 lowest_ = result.lowest;
                 highest_ = result.highest;
-                const StatisticInfo& statistic = info();
-                const HeatScale scale = heatScale(statistic, double(lowest_), double(highest_));
-                heat_->setScale(scale);
-                bar_->setScale(
-                    scale, [&statistic](double value) { return statisticText(statistic, value); },
-                    [&statistic](double value) { return statisticTick(statistic, value); });
+                applyScale();
             }
             heat_->setCells(std::move(result.cells));
             updateCursor();
@@ -164,7 +229,7 @@ void NumericsPage::loadGrid() {
     const std::string id = run_.id().toStdString();
     const StatisticInfo shown = info();
     controller().load(
-        this, kGrid, [=](RunStore& store) { return store.heatmap(id, shown.statistic, first, step, 1); },
+        this, kGrid, [=](RunStore& store) { return readMap(store, id, shown, first, step, 1); },
         [this, step](Heatmap map) {
             const auto& entries = run_.document().catalogue;
             QStringList layers, linears;
@@ -186,7 +251,7 @@ void NumericsPage::loadGrid() {
                                               linears.indexOf(shortLinear(entry.linear)) * 3 + int(entry.role))];
                 cell.tensor = int(t);
                 cell.name = tensorTitle(entry);
-                cell.bf16 = !isFp8(entry) && info().statistic != Statistic::Amax;
+                cell.bf16 = !isFp8(entry) && info().statistic != Statistic::Amax && !info().shadow;
                 cell.value = map.values[t];
                 cell.state = map.nonFinite[t]            ? CellState::NonFinite
                              : std::isnan(map.values[t]) ? CellState::NotProbed

@@ -41,31 +41,43 @@ NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(co
     banner_ = new MessageStrip(this);
     rows->addWidget(banner_);
     rows->addWidget(buildSelector());
-    auto* columns = new QHBoxLayout;
+    modes_ = new QStackedWidget(this);
+    heatPage_ = new QWidget(modes_);
+    auto* columns = new QHBoxLayout(heatPage_);
+    columns->setContentsMargins(0, 0, 0, 0);
     columns->setSpacing(10);
     columns->addWidget(buildLeft(), 1);
     inspector_ = new Inspector(this);
     inspector_->setFixedWidth(352);
     columns->addWidget(inspector_);
-    rows->addLayout(columns, 1);
+    modes_->addWidget(heatPage_);
+    rows->addWidget(modes_, 1);
     buildTools();
+    buildModes();
 
     for (QTimer* timer : {&cellsTimer_, &dataTimer_}) {
         timer->setSingleShot(true);
     }
     connect(&cellsTimer_, &QTimer::timeout, this, &NumericsPage::loadCells);
     connect(&dataTimer_, &QTimer::timeout, this, [this] {
+        if (mode_ != Mode::Heatmap) {
+            ensureView();
+            return;
+        }
         loadCells();
         loadOverview();
         loadTensor();
         if (step_ < 0) {
             loadReport();
         }
+        loadWhatIf();
     });
     connect(&link_, &XLink::viewChanged, this, [this] { cellsTimer_.start(60); });
     connect(&link_, &XLink::cursorChanged, this, &NumericsPage::updateCursor);
     connect(&run_, &RunSeries::reset, this, [this] {
         curvesTensor_ = -1;
+        whatIfTensor_ = -1;
+        diagnosedStep_ = -1;
         catalogueChanged();
     });
     connect(&run_, &RunSeries::documentChanged, this, &NumericsPage::catalogueChanged);
@@ -79,7 +91,11 @@ NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(co
     connect(heat_, &HeatmapView::hovered, this, &NumericsPage::updateCursor);
     connect(grid_, &HealthGrid::tensorClicked, this, &NumericsPage::selectTensor);
     connect(grid_, &HealthGrid::hovered, cursor_, &QLabel::setText);
-    connect(statistics_, &SegmentedBar::currentChanged, this, &NumericsPage::statisticChanged);
+    connect(statistics_, &SegmentedBar::currentChanged, this, &NumericsPage::setStatistic);
+    connect(pair_, &SegmentedBar::currentChanged, this, [this] {
+        lowest_ = highest_ = 0;
+        statisticChanged();
+    });
     connect(roles_, &SegmentedBar::currentChanged, this, &NumericsPage::rebuildRows);
     connect(view_, &QComboBox::currentIndexChanged, this, &NumericsPage::rebuildRows);
     connect(bar_, &ColorBar::scaleChanged, heat_, &HeatmapView::setScale);
@@ -126,12 +142,16 @@ QWidget* NumericsPage::buildSelector() {
     row->setSpacing(10);
     QStringList names, tips;
     for (const StatisticInfo& statistic : shownStatistics()) {
-        names << statistic.name;
-        tips << statistic.definition;
+        if (names.size() < kSelectorStatistics) {
+            names << statistic.name;
+            tips << statistic.definition;
+        }
     }
     statistics_ = new SegmentedBar(QStringLiteral("Statistic"), names, area);
     statistics_->setToolTips(tips);
     row->addWidget(statistics_);
+    buildMore();
+    row->addWidget(more_);
     roles_ = new SegmentedBar(QStringLiteral("Tensor role"),
                               {QStringLiteral("x"), QStringLiteral("w"), QStringLiteral("dy")}, area);
     roles_->setToolTips({QStringLiteral("Inputs of the linears (X)"), QStringLiteral("Weights (W)"),
@@ -144,14 +164,10 @@ QWidget* NumericsPage::buildSelector() {
     view_->setAccessibleName(QStringLiteral("View"));
     view_->setToolTip(QStringLiteral("Rows and columns of the heatmap"));
     row->addWidget(view_);
-    trouble_ = new QToolButton(area);
-    trouble_->setText(QStringLiteral("First trouble"));
-    trouble_->setIcon(icon(Glyph::Bad, Token::Bad));
-    trouble_->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-    trouble_->setToolTip(QStringLiteral("Go to the first alert of this run (T)"));
-    trouble_->hide();
-    connect(trouble_, &QToolButton::clicked, this, &NumericsPage::firstTrouble);
-    row->addWidget(trouble_);
+    pair_ = new SegmentedBar(QStringLiteral("Run shown"),
+                             {QStringLiteral("A"), QStringLiteral("B"), QStringLiteral("A ÷ B")}, area);
+    pair_->hide();
+    row->addWidget(pair_);
     row->addStretch(1);
     goTo_ = new SearchField(Glyph::Search, QStringLiteral("Go to tensor"), area);
     goTo_->setAccessibleName(QStringLiteral("Go to tensor"));
@@ -221,11 +237,12 @@ QWidget* NumericsPage::buildLeft() {
 }
 
 const StatisticInfo& NumericsPage::info() const {
-    return shownStatistics()[size_t(statistics_->current())];
+    return shownStatistics()[size_t(statistic_)];
 }
 
 double NumericsPage::probeEvery() const {
-    return info().dear ? std::max(1, run_.spec().trainer.probes.every) : 1;
+    const auto& probes = run_.spec().trainer.probes;
+    return info().shadow ? std::max(1, probes.shadowEvery) : info().dear ? std::max(1, probes.every) : 1;
 }
 
 void NumericsPage::showEvent(QShowEvent* event) {
@@ -245,6 +262,8 @@ void NumericsPage::refresh() {
         step_ = -1;
     }
     run_.show(run());
+    updatePair();
+    updateModes();
     updateStatus();
 }
 
@@ -299,7 +318,7 @@ void NumericsPage::rebuildRows() {
                     : shortLinear(e.linear) +
                           (all ? QStringLiteral(" ") + QLatin1String(engine::roleShortName(e.role)) : QString());
             row.tensor = int(t);
-            row.bf16 = !isFp8(e) && info().statistic != experiments::Statistic::Amax;
+            row.bf16 = !isFp8(e) && info().statistic != experiments::Statistic::Amax && !info().shadow;
             rows.push_back(row);
         };
         if (!all && int(entry.role) == roles_->current()) {
@@ -337,18 +356,22 @@ void NumericsPage::rebuildRows() {
 
 void NumericsPage::statisticChanged() {
     const StatisticInfo& shown = info();
-    const QString role = view_->currentIndex() == kLayerByStep
-                             ? QStringLiteral(" of %1").arg(QStringList{QStringLiteral("x"), QStringLiteral("w"),
-                                                                        QStringLiteral("dy")}[roles_->current()])
-                             : QString();
-    card_->setTitle(shown.title + role);
-    card_->setHint(shown.dear ? QStringLiteral("%1, every %2 steps").arg(shown.unit).arg(probeEvery()) : shown.unit);
-    const HeatScale scale = heatScale(shown, double(lowest_), double(highest_));
-    const auto text = [&shown](double value) { return statisticText(shown, value); };
-    bar_->setScale(scale, text, [&shown](double value) { return statisticTick(shown, value); });
-    heat_->setScale(scale);
-    heat_->setValueText(text);
-    grid_->setValueText(text);
+    QString role = view_->currentIndex() == kLayerByStep
+                       ? QStringLiteral(" of %1").arg(QStringList{QStringLiteral("x"), QStringLiteral("w"),
+                                                                  QStringLiteral("dy")}[roles_->current()])
+                       : QString();
+    if (shown.shadow && view_->currentIndex() == kLayerByStep) {
+        role = QStringLiteral(" of %1").arg(QLatin1String(shadowGemm(engine::TensorRole(roles_->current()))));
+    }
+    const bool ratio = pairShown() == kRatio;
+    card_->setTitle(ratio ? shown.title + role + QStringLiteral(", A against B") : shown.title + role);
+    const QString unit = ratio ? shown.statistic == experiments::Statistic::SqnrDb ? QStringLiteral("dB, A − B")
+                                                                                   : QStringLiteral("log₂ of A ÷ B")
+                               : shown.unit;
+    card_->setHint(shown.dear ? QStringLiteral("%1, every %2 steps").arg(unit).arg(probeEvery()) : unit);
+    applyScale();
+    heat_->setValueText([this](double value) { return shownText(value); });
+    grid_->setValueText([&shown](double value) { return statisticText(shown, value); });
     dataTimer_.start(0);
 }
 
@@ -381,13 +404,18 @@ void NumericsPage::selectTensor(int tensor) {
         heat_->select(row);
     }
     grid_->setMarked(tensor);
+    if (mode_ != Mode::Heatmap) {
+        return;  // read when the heatmap is shown again
+    }
     amaxHint_->setText(tensorTitle(catalogue[size_t(tensor)]) + QStringLiteral(", log₂"));
     countersHint_->setText(tensorTitle(catalogue[size_t(tensor)]) + QStringLiteral(", % of elements, log"));
     loadTensor();
     loadReport();
+    loadWhatIf();
 }
 
 void NumericsPage::showTensor(const QString& tensor, qint64 step) {
+    setMode(Mode::Heatmap);
     step_ = step;
     const auto& catalogue = run_.document().catalogue;
     if (catalogue.empty()) {
@@ -432,7 +460,7 @@ void NumericsPage::updateCursor() {
     const QString value = shown.bf16                           ? QStringLiteral("BF16 by plan")
                           : cell.state == CellState::NonFinite ? QStringLiteral("not finite")
                           : cell.state == CellState::NotProbed ? QStringLiteral("not probed")
-                                                               : statisticText(info(), double(cell.value));
+                                                               : shownText(double(cell.value));
     cursor_->setText(QStringLiteral("%1 %2    step %3    %4 %5")
                          .arg(shown.group, shown.label, formatCount(qint64(step)), info().name, value));
 }
@@ -442,25 +470,18 @@ void NumericsPage::updateEvents() {
     heat_->setEvents(events);
     amax_->setEvents(events);
     counters_->setEvents(events);
-    const bool alerts = std::any_of(run_.events().begin(), run_.events().end(),
-                                    [](const auto& event) { return event.kind == "alert" && event.tensorIndex >= 0; });
-    trouble_->setVisible(alerts);
-    for (const auto& event : run_.events()) {
-        if (event.kind == "alert" && event.alert == "non_finite") {
-            banner_->showMessage(MessageKind::Bad,
-                                 QStringLiteral("First non-finite value: step %1.").arg(formatCount(event.step)),
-                                 QString::fromStdString(event.text));
-            return;
-        }
-    }
-    banner_->showMessage(MessageKind::Info, QString());
+    updateModes();
 }
 
+/// The first non-finite value has a view of its own; without one, the first alert of a tensor is shown.
 void NumericsPage::firstTrouble() {
+    if (modeButtons_[int(Mode::Trouble)]->isVisibleTo(tools_)) {
+        setMode(mode_ == Mode::Trouble ? Mode::Heatmap : Mode::Trouble);
+        return;
+    }
     const experiments::RunEvent* first = nullptr;
     for (const auto& event : run_.events()) {
-        if (event.kind == "alert" && event.tensorIndex >= 0 &&
-            (!first || (event.alert == "non_finite" && first->alert != "non_finite"))) {
+        if (event.kind == "alert" && event.tensorIndex >= 0 && !first) {
             first = &event;
         }
     }
@@ -501,10 +522,13 @@ void NumericsPage::keyPressEvent(QKeyEvent* event) {
     }
     switch (event->key()) {
         case Qt::Key_BracketLeft:
-            statistics_->setCurrent(statistics_->current() - 1);
+            setStatistic(statistic_ - 1);
             return;
         case Qt::Key_BracketRight:
-            statistics_->setCurrent(statistics_->current() + 1);
+            setStatistic(statistic_ + 1);
+            return;
+        case Qt::Key_G:
+            setMode(mode_ == Mode::Diagnosis ? Mode::Heatmap : Mode::Diagnosis);
             return;
         case Qt::Key_X:
             roles_->setCurrent(0);

@@ -16,14 +16,16 @@ class QToolButton;
 namespace mantissa::gui {
 
 class ColorBar;
+class DiagnosisView;
 class HealthGrid;
 class MessageStrip;
 class OverviewStrip;
 class SegmentedBar;
+class TroubleView;
 
 /// Heatmap of one statistic, the selected tensor's amax against the range of its scale, its counters, the whole run,
 /// and the inspector. Cells are asked for at the width of the view; what is on hand stays on screen until the finer
-/// level is there.
+/// level is there. Two other views take the whole page: the diagnosis of the run, and its first trouble.
 class NumericsPage : public Page {
     Q_OBJECT
   public:
@@ -39,6 +41,13 @@ class NumericsPage : public Page {
     PlotView* amaxView() const { return amax_; }
     Inspector* inspector() const { return inspector_; }
     int selectedTensor() const { return tensor_; }
+    enum class Mode { Heatmap, Diagnosis, Trouble };
+    void setMode(Mode mode);
+    Mode mode() const { return mode_; }
+    DiagnosisView* diagnosisView() const { return diagnosis_; }  ///< null until it was opened
+    TroubleView* troubleView() const { return troubleView_; }    ///< likewise
+    SegmentedBar* pairBar() const { return pair_; }
+    void setStatistic(int index);
 
   protected:
     void refresh() override;
@@ -48,9 +57,24 @@ class NumericsPage : public Page {
 
   private:
     enum View { kLayerByStep, kTensorByStep, kAtOneStep };
+    enum Pair { kRunA, kRunB, kRatio };
     struct TensorCurves;
     void buildTools();
+    void buildModes();
+    void buildMore();
     QWidget* buildSelector();
+    void ensureView();
+    void loadDiagnosis();
+    void loadTrouble();
+    void updateModes();
+    void updatePair();
+    Pair pairShown() const;
+    QString otherRun() const;
+    QString shownText(double value) const;
+    void applyScale();
+    void loadWhatIf();
+    void requestSpec(const QString& specJson, bool live, qint64 step);
+    void showEvidence(const QString& series, qint64 step);
     QWidget* buildLeft();
     void catalogueChanged();
     void rebuildRows();
@@ -82,8 +106,18 @@ class NumericsPage : public Page {
     int curvesTensor_ = -1;
 
     QWidget* tools_ = nullptr;
-    QToolButton *follow_ = nullptr, *back_ = nullptr, *trouble_ = nullptr;
-    SegmentedBar *statistics_ = nullptr, *roles_ = nullptr;
+    QToolButton *follow_ = nullptr, *back_ = nullptr;
+    SegmentedBar *statistics_ = nullptr, *roles_ = nullptr, *pair_ = nullptr;
+    QToolButton *more_ = nullptr, *modeButtons_[3] = {};
+    int statistic_ = 0;
+    Mode mode_ = Mode::Heatmap;
+    QStackedWidget* modes_ = nullptr;
+    QWidget* heatPage_ = nullptr;
+    DiagnosisView* diagnosis_ = nullptr;
+    TroubleView* troubleView_ = nullptr;
+    int whatIfTensor_ = -1;
+    qint64 whatIfStep_ = -1;
+    double diagnosedStep_ = -1;
     QComboBox* view_ = nullptr;
     QLineEdit* goTo_ = nullptr;
     MessageStrip* banner_ = nullptr;

@@ -53,6 +53,9 @@ class Page : public QWidget {
         Q_UNUSED(step);
     }
 
+    /// Brings a step into view and puts the cursor there. Default: nothing.
+    virtual void showStep(qint64 step) { Q_UNUSED(step); }
+
   signals:
     void statusTextChanged();
     /// Go to another page's tensor: MainWindow opens Numerics.
@@ -60,6 +63,14 @@ class Page : public QWidget {
     void pageRequested(const QString& name);
     /// Start the given run again with another precision: opens the launch dialog with the spec (JSON) filled in.
     void launchRequested(const QString& specJson);
+    /// Go on from a checkpoint of a run as a child with this spec: opens the fork dialog. step -1: from now.
+    void forkRequested(const QString& run, qint64 step, const QString& specJson);
+    /// The running job takes what this spec changes between two steps.
+    void changeRequested(const QString& run, const QString& specJson);
+    /// Select another run.
+    void runRequested(const QString& run);
+    /// Show a scalar metric ("loss") at a step on the Live page.
+    void metricRequested(const QString& metric, qint64 step);
 
   protected:
     /// Selection, baseline or data changed while visible, or the page was shown: load what is needed, then repaint.

@@ -38,6 +38,9 @@ double HeatScale::worse(double a, double b) const {
     if (std::isnan(a) || std::isnan(b)) {
         return std::isnan(a) ? b : a;
     }
+    if (symmetric) {
+        return std::fabs(b) > std::fabs(a) ? b : a;
+    }
     return smallerIsWorse ? std::min(a, b) : std::max(a, b);
 }
 

@@ -18,6 +18,7 @@ struct HeatScale {
     HeatSpace space = HeatSpace::Log10;
     double low = 1e-5, high = 0.2;  ///< values at positions 0 and 1; low > high: smaller is worse (SQNR)
     bool smallerIsWorse = false;    ///< pooling takes the minimum
+    bool symmetric = false;         ///< pooling takes what is farthest from 0
     struct Alarm {
         double value;
         Token token;

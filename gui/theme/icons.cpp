@@ -67,6 +67,8 @@ constexpr const char* kBodies[] = {
     "<path d='M3 8h10M9 4l4 4-4 4'/>",
     "<path d='M2.200 3h11.600v10H2.200zM10 3v10'/>",
     "<path d='M2 3h12v8H2zM5.500 13.700h5M8 11v2.700'/>",
+    "<circle cx='4.500' cy='3.500' r='1.700'/><circle cx='4.500' cy='12.500' r='1.700'/><circle cx='11.500' cy='5.500' "
+    "r='1.700'/><path d='M4.500 5.200v5.600M11.500 7.200c0 2.600-2.500 2.800-5.600 4'/>",
 };
 static_assert(std::size(kBodies) == static_cast<size_t>(Glyph::Count));
 

@@ -60,6 +60,7 @@ enum class Glyph {
     ArrowRight,
     Panel,
     Monitor,
+    Fork,
     Count
 };
 

@@ -15,6 +15,9 @@ namespace {
 constexpr int kCell = 18, kCellHeight = 15, kPitch = 19, kGroupGap = 10, kHead = 18, kHeadGap = 5;
 
 QString shortType(const engine::EffectivePrecision& row) {
+    if (row.recipe == "mxfp8") return QStringLiteral("mx");
+    if (row.recipe == "nvfp4") return QStringLiteral("nv");
+    if (row.recipe == "block128") return QStringLiteral("bl");
     if (row.a == "e5m2" || row.b == "e5m2") return QStringLiteral("e5");
     if (row.a == "e4m3" || row.b == "e4m3") return QStringLiteral("e4");
     if (row.a == "bf16") return QStringLiteral("bf");
@@ -24,7 +27,8 @@ QString shortType(const engine::EffectivePrecision& row) {
 }
 
 bool isFp8(const QString& cell) {
-    return cell.startsWith(QLatin1Char('e'));
+    return cell.startsWith(QLatin1Char('e')) || cell == QLatin1String("mx") || cell == QLatin1String("nv") ||
+           cell == QLatin1String("bl");
 }
 
 }  // namespace
@@ -107,10 +111,15 @@ QPair<int, int> PlanGrid::cellAt(const QPoint& position) const {
 
 QString PlanGrid::cellName(int row, int column) const {
     static const char* const gemms[] = {"fprop", "dgrad", "wgrad"};
-    static const QHash<QString, QString> types = {
-        {QStringLiteral("e4"), QStringLiteral("E4M3")}, {QStringLiteral("e5"), QStringLiteral("E5M2 gradient")},
-        {QStringLiteral("bf"), QStringLiteral("BF16")}, {QStringLiteral("16"), QStringLiteral("FP16")},
-        {QStringLiteral("tf"), QStringLiteral("TF32")}, {QStringLiteral("32"), QStringLiteral("FP32")}};
+    static const QHash<QString, QString> types = {{QStringLiteral("e4"), QStringLiteral("E4M3")},
+                                                  {QStringLiteral("e5"), QStringLiteral("E5M2 gradient")},
+                                                  {QStringLiteral("mx"), QStringLiteral("MXFP8")},
+                                                  {QStringLiteral("nv"), QStringLiteral("NVFP4")},
+                                                  {QStringLiteral("bl"), QStringLiteral("FP8 in blocks of 128")},
+                                                  {QStringLiteral("bf"), QStringLiteral("BF16")},
+                                                  {QStringLiteral("16"), QStringLiteral("FP16")},
+                                                  {QStringLiteral("tf"), QStringLiteral("TF32")},
+                                                  {QStringLiteral("32"), QStringLiteral("FP32")}};
     const Row& r = rows_[row];
     return QStringLiteral("%1 %2 %3: %4")
         .arg(r.title, r.linears.value(column / 3), QLatin1String(gemms[column % 3]), types.value(r.cells[column]));
@@ -205,9 +214,9 @@ void PlanGrid::paintEvent(QPaintEvent*) {
         for (int c = 0; c < rows_[r].cells.size(); ++c) {
             const QString& cell = rows_[r].cells[c];
             const QRect rect = cellRect(r, c);
-            p.fillRect(rect.adjusted(0, 0, 0, -1), cell == QLatin1String("e4")   ? strong
-                                                   : cell == QLatin1String("e5") ? weak
-                                                                                 : color(Token::Hover));
+            p.fillRect(rect.adjusted(0, 0, 0, -1), cell == QLatin1String("e5") ? weak
+                                                   : isFp8(cell)               ? strong
+                                                                               : color(Token::Hover));
             p.setPen(isFp8(cell) ? color(Token::Text) : color(Token::Text2));
             p.drawText(rect.adjusted(0, 0, 0, -1), Qt::AlignCenter, cell);
         }

@@ -69,7 +69,7 @@ class RunDelegate : public QStyledItemDelegate {
             paintSample(painter, Theme::instance().series(run.styleIndex),
                         QRectF(rect.left(), rect.top(), kSampleWidth, rect.height()));
         rect.setLeft(rect.left() + kSampleWidth + 6);
-        if (run.worstAlert > 0 && run.going()) {
+        if (run.worstAlert > 0) {
             paintGlyph(painter, Glyph::Warning, QRectF(rect.right() - 13, rect.center().y() - 6, 13, 13),
                        color(run.worstAlert > 1 ? Token::Bad : Token::Warn));
             rect.setRight(rect.right() - 18);

@@ -34,6 +34,12 @@ void SegmentedBar::setCurrent(int index) {
     Q_EMIT currentChanged(index);
 }
 
+void SegmentedBar::clearCurrent() {
+    current_ = -1;
+    setAccessibleDescription(QString());
+    update();
+}
+
 std::vector<double> SegmentedBar::edges() const {
     const QFontMetricsF metrics(uiFont(TextSize::Body));
     std::vector<double> result{0};
@@ -41,7 +47,7 @@ std::vector<double> SegmentedBar::edges() const {
         result.push_back(result.back() + metrics.horizontalAdvance(text) + 24);
     }
     const double over = result.back() - width();
-    if (over > 0) {
+    if (over > 0 && current_ >= 0) {
         const double middle = (result[size_t(current_)] + result[size_t(current_) + 1]) / 2;
         const double shift = std::clamp(middle - width() / 2.0, 0.0, over);
         for (double& x : result) {

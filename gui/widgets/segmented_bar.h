@@ -14,6 +14,7 @@ class SegmentedBar : public QWidget {
     void setToolTips(const QStringList& texts) { toolTips_ = texts; }
     int current() const { return current_; }
     void setCurrent(int index);
+    void clearCurrent();  ///< none is chosen, without a signal
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override;
 
