@@ -279,7 +279,7 @@ void opsBench(const Options& options) {
     const double seconds = options.seconds / 200;
     const double copy = copyRate(gpu), bf16 = productRate(*backend, gpu ? 8192 : 512, false, seconds),
                  fp8 = productRate(*backend, gpu ? 8192 : 512, true, seconds);
-    fmt::print("{}: copy {:.0f} GB/s, products {:.1f} (BF16) and {:.1f} TFLOP/s (FP8)\n", backend->info().name,
+    fmt::print("{}: copy {:.0f} GB/s, products {:.3f} (BF16) and {:.3f} TFLOP/s (FP8)\n", backend->info().name,
                copy * 1e-9, bf16 * 1e-12, fp8 * 1e-12);
     for (const Configuration& configuration : configurationsOf(options)) {
         const OpsBench bench(*backend, configuration);
@@ -287,7 +287,7 @@ void opsBench(const Options& options) {
             const Timing time = timeOf(*backend, row.run, seconds);
             const double rate = (row.bytes > 0 ? row.bytes : row.flops) / time.median;
             const double ceiling = row.bytes > 0 ? copy : row.fp8 ? fp8 : bf16;
-            fmt::print("{:5} {:<28} {:>10.1f} us ({:.1f} to {:.1f}) {:>9.2f} {:<8} {:>5.0f} %\n", configuration.name,
+            fmt::print("{:5} {:<28} {:>10.1f} us ({:.1f} to {:.1f}) {:>10.3f} {:<8} {:>5.0f} %\n", configuration.name,
                        row.name, time.median * 1e6, time.best * 1e6, time.worst * 1e6,
                        rate * (row.bytes > 0 ? 1e-9 : 1e-12), row.bytes > 0 ? "GB/s" : "TFLOP/s", 100 * rate / ceiling);
         }
