@@ -8,6 +8,8 @@ namespace mantissa::kernels::MANTISSA_ISA {
 namespace {
 
 constexpr int kTile = static_cast<int>(kBlockTile);
+constexpr int kLead = static_cast<int>(kBlockLead);
+constexpr int kPatch = 16;  ///< side of the squares that transposes work in
 
 /// The part of the tensor that a tile covers.
 struct Area {
@@ -25,7 +27,7 @@ Area areaOf(const BlockQuantize& op, int64_t tileRow, int64_t tileCol) {
 void load(const BlockQuantize& op, const Area& area, float* x) {
     for (int row = 0; row < area.rows; ++row) {
         const int64_t first = (area.row0 + row) * op.cols + area.col0;
-        float* to = x + row * kTile;
+        float* to = x + row * kLead;
         if (op.inType == DType::BF16) {
             const uint16_t* from = static_cast<const uint16_t*>(op.in) + first;
             for (int i = 0; i < area.cols; ++i) to[i] = decodeBf16(from[i]);
@@ -37,8 +39,28 @@ void load(const BlockQuantize& op, const Area& area, float* x) {
 }
 
 void transpose(const float* from, int rows, int cols, float* to) {
-    for (int row = 0; row < rows; ++row)
-        for (int col = 0; col < cols; ++col) to[col * kTile + row] = from[row * kTile + col];
+    for (int row0 = 0; row0 < rows; row0 += kPatch)
+        for (int col0 = 0; col0 < cols; col0 += kPatch) {
+            const int rowEnd = row0 + kPatch < rows ? row0 + kPatch : rows;
+            const int colEnd = col0 + kPatch < cols ? col0 + kPatch : cols;
+            for (int row = row0; row < rowEnd; ++row)
+                for (int col = col0; col < colEnd; ++col) to[col * kLead + row] = from[row * kLead + col];
+        }
+}
+
+/// The transposed tile back to BF16 rows.
+void storeTransposed(const float* turned, const Area& area, int64_t ld, uint16_t* out) {
+    for (int row0 = 0; row0 < area.rows; row0 += kPatch)
+        for (int col0 = 0; col0 < area.cols; col0 += kPatch) {
+            const int rowEnd = row0 + kPatch < area.rows ? row0 + kPatch : area.rows;
+            const int colEnd = col0 + kPatch < area.cols ? col0 + kPatch : area.cols;
+            uint16_t patch[kPatch][kPatch];
+            for (int col = col0; col < colEnd; ++col)
+                for (int row = row0; row < rowEnd; ++row)
+                    patch[row - row0][col - col0] = encodeBf16(turned[col * kLead + row]);
+            for (int row = row0; row < rowEnd; ++row)
+                for (int col = col0; col < colEnd; ++col) out[row * ld + col] = patch[row - row0][col - col0];
+        }
 }
 
 /// Along the rows of the transposed tile.
@@ -46,7 +68,7 @@ void turn(float* x, int lines, int length) {
     for (int line = 0; line < lines; ++line)
         for (int first = 0; first + 16 <= length; first += 16) {
             float group[16];
-            float* values = x + line * kTile + first;
+            float* values = x + line * kLead + first;
             for (int i = 0; i < 16; ++i) group[i] = values[i];
             hadamard16(group);
             for (int i = 0; i < 16; ++i) values[i] = roundToBf16(group[i]);
@@ -86,27 +108,40 @@ struct Counts {
     uint32_t zeros = 0, zeroValues = 0, low = 0, overRange = 0, clipped = 0, inf = 0, nan = 0;
 };
 
-/// x: before the cast, q: on the format's grid; a block whose scaleInv is 0 gives zeros.
-void count(const float* x, const float* q, int n, float scale, bool dead, const Fp8Traits& format, Counts& c) {
+/// One line of a tile. x: before the cast, scaled: times its block's scale, q: on the format's grid, scaleInv: of its
+/// block; a block whose scaleInv is 0 gives zeros.
+void count(const float* x, const float* scaled, const float* q, const float* scaleInv, int n, const Fp8Traits& format,
+           Counts& counts) {
+    uint32_t zeros = 0, zeroValues = 0, low = 0, overRange = 0, clipped = 0, inf = 0, nans = 0;
+    const uint32_t minNormal = format.minNormal, lastInRange = format.lastInRange,
+                   lastNotClipped = format.lastNotClipped;
     for (int i = 0; i < n; ++i) {
-        const uint32_t bits = floatBits(x[i]) & kFloatAbs, grid = floatBits(q[i]) & kFloatAbs;
-        const uint32_t scaled = floatBits(x[i] * scale) & kFloatAbs;
-        const bool nan = bits > kFloatInf, zero = dead || grid == 0;
-        c.zeros += bits == 0;
-        c.zeroValues += zero && !nan;
-        c.low += (zero || grid < format.minNormal) && !nan;
-        c.overRange += scaled > format.lastInRange && !nan && !dead;
-        c.clipped += scaled > format.lastNotClipped && !nan && !dead;
-        c.inf += bits == kFloatInf;
-        c.nan += nan;
+        const uint32_t bits = floatBits(x[i]) & kFloatAbs, magnitude = floatBits(scaled[i]) & kFloatAbs;
+        const uint32_t alive = floatBits(scaleInv[i]) != 0 ? ~0u : 0u, nan = bits > kFloatInf ? ~0u : 0u;
+        const uint32_t grid = floatBits(q[i]) & kFloatAbs & alive;
+        zeros += bits == 0 ? 1u : 0u;
+        zeroValues += (grid == 0 ? 1u : 0u) & ~nan;
+        low += (grid < minNormal ? 1u : 0u) & ~nan;
+        overRange += (magnitude > lastInRange ? 1u : 0u) & alive & ~nan;
+        clipped += (magnitude > lastNotClipped ? 1u : 0u) & alive & ~nan;
+        inf += bits == kFloatInf ? 1u : 0u;
+        nans += nan & 1u;
     }
+    counts.zeros += zeros;
+    counts.zeroValues += zeroValues;
+    counts.low += low;
+    counts.overRange += overRange;
+    counts.clipped += clipped;
+    counts.inf += inf;
+    counts.nan += nans;
 }
 
-void countDear(const float* x, const float* q, int n, float step, bool exponents, SpanStats& stats) {
+/// step: what a unit of the grid is worth, block by block.
+void countDear(const float* x, const float* q, const float* step, int n, bool exponents, SpanStats& stats) {
     for (int i = 0; i < n; ++i) {
         const uint32_t bits = floatBits(x[i]) & kFloatAbs;
         if (bits >= kFloatInf) continue;
-        const double value = x[i], error = static_cast<double>(q[i] * step) - value;
+        const double value = x[i], error = static_cast<double>(q[i] * step[i]) - value;
         stats.sumSquares += value * value;
         stats.sumSquaredError += error * error;
         stats.sumFourth += value * value * value * value;
@@ -128,43 +163,61 @@ struct Copy {
     bool counted;
 };
 
-void castCopy(const BlockQuantize& op, const Copy& copy, float* x, int lines, int length, BlockStats& stats) {
+/// Scales of the blocks of lines [line0, lineEnd), spread over the elements of a line.
+struct LineScales {
+    float scale[kTile], scaleInv[kTile], step[kTile];
+};
+
+void findScales(const BlockQuantize& op, const Copy& copy, const float* x, int line0, int lineEnd, int length,
+                LineScales& scales, BlockStats& stats) {
     const BlockRule rule{op.kind, op.format};
+    const float tensorInv = 1.0f / copy.tensorScale;
+    for (int first = 0; first < length; first += op.blockCols) {
+        const int n = length - first < op.blockCols ? length - first : op.blockCols;
+        uint32_t largest = 0;
+        for (int line = line0; line < lineEnd; ++line) {
+            const uint32_t bits = amaxBits(x + line * kLead + first, n);
+            largest = bits > largest ? bits : largest;
+        }
+        const BlockScale block = blockScaleOf(rule, floatFromBits(largest), copy.tensorScale);
+        const float step = op.kind == BlockKind::Nvfp4 ? block.scaleInv * tensorInv : block.scaleInv;
+        for (int i = first; i < first + n; ++i) {
+            scales.scale[i] = block.scale;
+            scales.scaleInv[i] = block.scaleInv;
+            scales.step[i] = step;
+        }
+        if (!copy.counted) continue;
+        if (stats.smallestScale == 0 || block.scale < stats.smallestScale) stats.smallestScale = block.scale;
+        if (largest > stats.span.amaxBits) stats.span.amaxBits = largest;
+    }
+}
+
+void castCopy(const BlockQuantize& op, const Copy& copy, float* x, int lines, int length, BlockStats& stats) {
     const Fp8Traits format = fp8Traits(op.format);
     const bool fp4 = op.format == DType::E2M1;
-    float q[kTile];
+    float scaled[kTile], q[kTile];
+    LineScales scales;
     Counts counts;
-    for (int line0 = 0; line0 < lines; line0 += op.blockRows)
-        for (int first = 0; first < length; first += op.blockCols) {
-            const int lineEnd = line0 + op.blockRows < lines ? line0 + op.blockRows : lines;
-            const int n = length - first < op.blockCols ? length - first : op.blockCols;
-            uint32_t largest = 0;
-            for (int line = line0; line < lineEnd; ++line) {
-                const uint32_t bits = amaxBits(x + line * kTile + first, n);
-                largest = bits > largest ? bits : largest;
+    for (int line0 = 0; line0 < lines; line0 += op.blockRows) {
+        const int lineEnd = line0 + op.blockRows < lines ? line0 + op.blockRows : lines;
+        findScales(op, copy, x, line0, lineEnd, length, scales, stats);
+        for (int line = line0; line < lineEnd; ++line) {
+            float* values = x + line * kLead;
+            for (int i = 0; i < length; ++i) scaled[i] = values[i] * scales.scale[i];
+            if (op.stochastic) {
+                const int64_t number = copy.first + line * copy.lineStep;
+                for (int i = 0; i < length; ++i)
+                    q[i] = stochasticOf(scaled[i], op.format, copy.seed, number + i * copy.step);
+            } else {
+                for (int i = 0; i < length; ++i) q[i] = roundedTo(scaled[i], format, fp4);
             }
-            const BlockScale block = blockScaleOf(rule, floatFromBits(largest), copy.tensorScale);
-            const float step =
-                op.kind == BlockKind::Nvfp4 ? block.scaleInv * (1.0f / copy.tensorScale) : block.scaleInv;
-            if (copy.counted && (stats.smallestScale == 0 || block.scale < stats.smallestScale))
-                stats.smallestScale = block.scale;
-            for (int line = line0; line < lineEnd; ++line) {
-                float* values = x + line * kTile + first;
-                if (op.stochastic) {
-                    const int64_t number = copy.first + line * copy.lineStep + first * copy.step;
-                    for (int i = 0; i < n; ++i)
-                        q[i] = stochasticOf(values[i] * block.scale, op.format, copy.seed, number + i * copy.step);
-                } else {
-                    for (int i = 0; i < n; ++i) q[i] = roundedTo(values[i] * block.scale, format, fp4);
-                }
-                if (copy.counted && op.count) {
-                    count(values, q, n, block.scale, block.scaleInv == 0, format, counts);
-                    if (op.dear) countDear(values, q, n, step, op.exponents, stats.span);
-                }
-                for (int i = 0; i < n; ++i) values[i] = q[i] * block.scaleInv;
+            if (copy.counted && op.count) {
+                count(values, scaled, q, scales.scaleInv, length, format, counts);
+                if (op.dear) countDear(values, q, scales.step, length, op.exponents, stats.span);
             }
-            if (copy.counted && largest > stats.span.amaxBits) stats.span.amaxBits = largest;
+            for (int i = 0; i < length; ++i) values[i] = q[i] * scales.scaleInv[i];
         }
+    }
     if (!copy.counted || !op.count) return;
     CastCounters& c = stats.span.counters;
     c.elements += static_cast<uint64_t>(lines) * static_cast<uint64_t>(length);
@@ -180,10 +233,10 @@ void castCopy(const BlockQuantize& op, const Copy& copy, float* x, int lines, in
 void amax(const BlockQuantize& op, int64_t tileRow, int64_t tileCol, float* scratch, BlockStats& stats) {
     const Area area = areaOf(op, tileRow, tileCol);
     float* x = scratch;
-    float* turned = scratch + kTile * kTile;
+    float* turned = scratch + kTile * kLead;
     load(op, area, x);
     for (int row = 0; row < area.rows; ++row) {
-        const uint32_t bits = amaxBits(x + row * kTile, area.cols);
+        const uint32_t bits = amaxBits(x + row * kLead, area.cols);
         if (bits > stats.rowAmaxBits) stats.rowAmaxBits = bits;
     }
     stats.colAmaxBits = stats.rowAmaxBits;
@@ -192,7 +245,7 @@ void amax(const BlockQuantize& op, int64_t tileRow, int64_t tileCol, float* scra
     turn(turned, area.cols, area.rows);
     stats.colAmaxBits = 0;
     for (int col = 0; col < area.cols; ++col) {
-        const uint32_t bits = amaxBits(turned + col * kTile, area.rows);
+        const uint32_t bits = amaxBits(turned + col * kLead, area.rows);
         if (bits > stats.colAmaxBits) stats.colAmaxBits = bits;
     }
 }
@@ -201,22 +254,20 @@ void cast(const BlockQuantize& op, const BlockTensorScales& tensor, int64_t tile
           BlockStats& stats) {
     const Area area = areaOf(op, tileRow, tileCol);
     float* x = scratch;
-    float* turned = scratch + kTile * kTile;
+    float* turned = scratch + kTile * kLead;
     load(op, area, x);
     const int64_t first = area.row0 * op.cols + area.col0;
     if (op.colValues) {
         transpose(x, area.rows, area.cols, turned);
         if (op.hadamard) turn(turned, area.cols, area.rows);
         castCopy(op, {tensor.col, op.seed + 1, first, 1, op.cols, !op.rowValues}, turned, area.cols, area.rows, stats);
-        auto* out = static_cast<uint16_t*>(op.colValues) + first;
-        for (int row = 0; row < area.rows; ++row)
-            for (int col = 0; col < area.cols; ++col) out[row * op.cols + col] = encodeBf16(turned[col * kTile + row]);
+        storeTransposed(turned, area, op.cols, static_cast<uint16_t*>(op.colValues) + first);
     }
     if (!op.rowValues) return;
     castCopy(op, {tensor.row, op.seed, first, op.cols, 1, true}, x, area.rows, area.cols, stats);
     auto* out = static_cast<uint16_t*>(op.rowValues) + first;
     for (int row = 0; row < area.rows; ++row)
-        for (int col = 0; col < area.cols; ++col) out[row * op.cols + col] = encodeBf16(x[row * kTile + col]);
+        for (int col = 0; col < area.cols; ++col) out[row * op.cols + col] = encodeBf16(x[row * kLead + col]);
 }
 
 }  // namespace

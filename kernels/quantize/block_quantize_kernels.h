@@ -10,7 +10,9 @@
 namespace mantissa::kernels {
 
 inline constexpr int64_t kBlockTile = 128;  ///< rows and columns of a tile; no block crosses it
-inline constexpr int64_t kBlockScratch = 2 * kBlockTile * kBlockTile;  ///< floats of scratch a worker
+/// Floats between the lines of a tile: 128 would put a column into an eighth of the first cache's sets.
+inline constexpr int64_t kBlockLead = kBlockTile + 16;
+inline constexpr int64_t kBlockScratch = 2 * kBlockTile * kBlockLead;  ///< floats of scratch a worker
 
 /// What one tile found.
 struct BlockStats {
