@@ -111,6 +111,8 @@ class GptModel {
                 bool backward, const char* tensor, const void* in, int64_t rows, int64_t cols, int castSlot = -1);
     void lookAtParameter(kernels::Backend& backend, const PassFlags& flags, const std::string& layer,
                          const std::string& op, const char* what, int tensor);
+    void lookAtProduct(kernels::Backend& backend, const PassFlags& flags, int index, kernels::Gemm gemm,
+                       const void* out, int64_t rows, int64_t firstRow);
     void plant(kernels::Backend& backend, const PassFlags& flags, int index, kernels::Gemm gemm, void* out,
                int64_t elements) const;
     void shadow(kernels::Backend& backend, const PassFlags& flags, int index, kernels::ShadowProduct op,

@@ -55,6 +55,21 @@ void GptModel::lookAtParameter(Backend& backend, const PassFlags& flags, const s
     look(backend, flags, site, parameters_.masters + info.offset, DType::F32, info.rows, 0);
 }
 
+void GptModel::lookAtProduct(Backend& backend, const PassFlags& flags, int index, Gemm gemm, const void* out,
+                             int64_t rows, int64_t firstRow) {
+    if (!flags.ops || !flags.training) return;
+    static const char* const kTensors[] = {"/output", "/grad_input", "/grad_weight"};
+    const LinearPlan& one = linearPlan(index);
+    const bool weight = gemm == Gemm::Wgrad;
+    OpSite site;
+    site.check.layer = one.layerName;
+    site.check.op = !weight ? one.name : one.name.empty() ? "weight" : one.name + ".weight";
+    site.check.backward = gemm != Gemm::Fprop;
+    site.tensor = one.fullName() + kTensors[static_cast<int>(gemm)];
+    site.cols = gemm == Gemm::Fprop ? one.out : one.in;
+    look(backend, flags, site, out, weight ? DType::F32 : plan_.type, rows, firstRow);
+}
+
 void GptModel::plant(Backend& backend, const PassFlags& flags, int index, Gemm gemm, void* out,
                      int64_t elements) const {
     if (!flags.planted) return;
@@ -100,13 +115,8 @@ void GptModel::fprop(Backend& backend, const PassFlags& flags, int index, int64_
     const void* biasValues = bias >= 0 ? parameter(bias) : nullptr;
     linear(index).forward(backend, rows, x, weight(index, flags), biasValues, y, plan_.type);
     if (firstRow == 0) plant(backend, flags, index, Gemm::Fprop, y, rows * one.out);
-    OpSite site;
-    site.check.layer = one.layerName;
-    site.check.op = one.name;
-    site.tensor = one.fullName() + "/output";
-    site.cols = one.out;
-    look(backend, flags, site, y, plan_.type, rows, firstRow);
-    if (firstRow > 0) return;
+    lookAtProduct(backend, flags, index, Gemm::Fprop, y, rows, firstRow);
+    if (!flags.shadow || firstRow > 0) return;
     ShadowProduct product;
     product.m = rows, product.n = one.out, product.k = one.in;
     product.a.data = x.plain, product.a.type = plan_.type, product.a.ld = one.in;
@@ -121,14 +131,8 @@ void GptModel::dgrad(Backend& backend, const PassFlags& flags, int index, int64_
     const LinearPlan& one = linearPlan(index);
     linear(index).inputGradient(backend, rows, dy, weight(index, flags), dx, plan_.type);
     if (firstRow == 0) plant(backend, flags, index, Gemm::Dgrad, dx, rows * one.in);
-    OpSite site;
-    site.check.layer = one.layerName;
-    site.check.op = one.name;
-    site.check.backward = true;
-    site.tensor = one.fullName() + "/grad_input";
-    site.cols = one.in;
-    look(backend, flags, site, dx, plan_.type, rows, firstRow);
-    if (firstRow > 0) return;
+    lookAtProduct(backend, flags, index, Gemm::Dgrad, dx, rows, firstRow);
+    if (!flags.shadow || firstRow > 0) return;
     ShadowProduct product;
     product.m = rows, product.n = one.in, product.k = one.out;
     product.a.data = dy.plain, product.a.type = plan_.type, product.a.ld = one.out;
@@ -142,14 +146,8 @@ void GptModel::wgrad(Backend& backend, const PassFlags& flags, int index, int64_
     const LinearPlan& one = linearPlan(index);
     float* const dw = gradient(weightTensor(index));
     linear(index).weightGradient(backend, rows, dy, x, dw, accumulate);
-    OpSite site;
-    site.check.layer = one.layerName;
-    site.check.op = one.name.empty() ? "weight" : one.name + ".weight";
-    site.check.backward = true;
-    site.tensor = one.fullName() + "/grad_weight";
-    site.cols = one.in;
-    look(backend, flags, site, dw, DType::F32, one.out, 0);
-    if (accumulate) return;
+    lookAtProduct(backend, flags, index, Gemm::Wgrad, dw, one.out, 0);
+    if (!flags.shadow || accumulate) return;
     ShadowProduct product;
     product.m = one.out, product.n = one.in, product.k = rows;
     product.a.data = dy.plain, product.a.type = plan_.type, product.a.ld = one.out, product.a.kContiguous = false;

@@ -31,7 +31,7 @@ struct ShadowSums {
 };
 
 /// The product of a Matmul again on `samples` rows of its output (rows i * m / samples, all of them when samples >= m),
-/// from plain operands, with double sums over k ascending; the bias is added to what is wanted and left out of
+/// from plain operands, with double sums in a fixed order; the bias is added to what is wanted and left out of
 /// wanted^2. a, b: F32, BF16 or F16, layouts as in Matmul, scaleInv ignored; roundB: F32 values of b are rounded to
 /// BF16 first. Overwrites *sums.
 struct ShadowProduct {

@@ -11,7 +11,6 @@
 #include "kernels/formats/half.h"
 #include "tests/support/block_cases.h"
 #include "tests/support/cpu_run.h"
-#include "tests/support/golden.h"
 #include "tests/support/thread_executor.h"
 
 namespace mantissa::kernels {
@@ -20,47 +19,18 @@ namespace {
 using test::BlockCase;
 using test::BlockData;
 
-/// The value that a recorded code with its recorded scale_inv means, as BF16.
-uint16_t recordedValue(uint8_t code, float scaleInv) {
-    return encodeBf16(decodeE4m3(code) * scaleInv);
-}
-
-/// Section d of tests/data/te: 256 x 384, 1 x 128 or 128 x 128, power-of-two scales.
-void compareWithRecorded(bool square) {
-    constexpr int64_t kRows = 256, kCols = 384;
-    const auto input = test::goldenArray<uint16_t>("te/d_input_256x384.bf16.bin");
-    const std::string name = square ? "te/d_e4m3_2d_pow21_" : "te/d_e4m3_1d_pow21_";
-    const auto rowCodes = test::goldenBytes(name + "rowwise_data.bin"),
-               colCodes = test::goldenBytes(name + "columnwise_data.bin");
-    const auto rowScale = test::goldenArray<float>(name + "rowwise_scale_inv.bin");
-    const auto colScale = test::goldenArray<float>(name + "columnwise_scale_inv.bin");
-    for (Isa isa : test::supportedIsas()) {
-        std::vector<uint16_t> rows(input.size()), cols(input.size());
-        BlockQuantize op;
-        op.rows = kRows, op.cols = kCols, op.in = input.data();
-        op.blockRows = square ? 128 : 1;
-        op.rowValues = rows.data(), op.colValues = cols.data();
-        test::runOnCpu(op, isa);
-        int different = 0;
-        for (int64_t row = 0; row < kRows; ++row)
-            for (int64_t col = 0; col < kCols; ++col) {
-                const auto at = static_cast<size_t>(row * kCols + col), turned = static_cast<size_t>(col * kRows + row);
-                const float rowInv = square ? rowScale[static_cast<size_t>(row / 128 * 4 + col / 128)]
-                                            : rowScale[static_cast<size_t>(col / 128 * kRows + row)];
-                const float colInv = square ? colScale[static_cast<size_t>(col / 128 * 4 + row / 128)]
-                                            : colScale[static_cast<size_t>(row / 128 * kCols + col)];
-                different += rows[at] != recordedValue(rowCodes[at], rowInv);
-                different += cols[at] != recordedValue(colCodes[turned], colInv);
-            }
-        EXPECT_EQ(different, 0) << isaName(isa);
-    }
+void onEveryIsa(bool square) {
+    for (Isa isa : test::supportedIsas())
+        test::compareWithRecorded(square, isaName(isa), [isa](const BlockQuantize& op, auto&, auto&, const auto&) {
+            test::runOnCpu(op, isa);
+        });
 }
 
 TEST(BlockCast, RecordedRowsOf128) {
-    compareWithRecorded(false);
+    onEveryIsa(false);
 }
 TEST(BlockCast, RecordedSquaresOf128) {
-    compareWithRecorded(true);
+    onEveryIsa(true);
 }
 
 TEST(BlockCast, Mxfp8ScalesOfC05) {

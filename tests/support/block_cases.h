@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/formats/fp8.h"
 #include "kernels/formats/half.h"
 #include "kernels/quantize/block_quantize.h"
+#include "tests/support/golden.h"
 #include "tests/support/op_cases.h"
 
 namespace mantissa::test {
@@ -117,5 +119,40 @@ struct BlockData {
             EXPECT_EQ(a.dear.exponents[bin], b.dear.exponents[bin]) << what << " bin " << bin;
     }
 };
+
+/// The value that a recorded code with its recorded scale_inv means, as BF16.
+inline uint16_t recordedValue(uint8_t code, float scaleInv) {
+    return kernels::encodeBf16(kernels::decodeE4m3(code) * scaleInv);
+}
+
+/// Section d of tests/data/te: 256 x 384, 1 x 128 or 128 x 128, power-of-two scales.
+/// run(op, rowValues, colValues, input): runs the op and leaves what it wrote in the two buffers.
+template <class Run>
+void compareWithRecorded(bool square, const std::string& what, Run run) {
+    constexpr int64_t kRows = 256, kCols = 384;
+    const auto input = goldenArray<uint16_t>("te/d_input_256x384.bf16.bin");
+    const std::string name = square ? "te/d_e4m3_2d_pow21_" : "te/d_e4m3_1d_pow21_";
+    const auto rowCodes = goldenBytes(name + "rowwise_data.bin"), colCodes = goldenBytes(name + "columnwise_data.bin");
+    const auto rowScale = goldenArray<float>(name + "rowwise_scale_inv.bin");
+    const auto colScale = goldenArray<float>(name + "columnwise_scale_inv.bin");
+    std::vector<uint16_t> rows(input.size()), cols(input.size());
+    kernels::BlockQuantize op;
+    op.rows = kRows, op.cols = kCols, op.in = input.data();
+    op.blockRows = square ? 128 : 1;
+    op.rowValues = rows.data(), op.colValues = cols.data();
+    run(op, rows, cols, input);
+    int different = 0;
+    for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t col = 0; col < kCols; ++col) {
+            const auto at = static_cast<size_t>(row * kCols + col), turned = static_cast<size_t>(col * kRows + row);
+            const float rowInv = square ? rowScale[static_cast<size_t>(row / 128 * 4 + col / 128)]
+                                        : rowScale[static_cast<size_t>(col / 128 * kRows + row)];
+            const float colInv = square ? colScale[static_cast<size_t>(col / 128 * 4 + row / 128)]
+                                        : colScale[static_cast<size_t>(row / 128 * kCols + col)];
+            different += rows[at] != recordedValue(rowCodes[at], rowInv);
+            different += cols[at] != recordedValue(colCodes[turned], colInv);
+        }
+    EXPECT_EQ(different, 0) << what;
+}
 
 }  // namespace mantissa::test

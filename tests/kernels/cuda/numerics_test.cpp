@@ -26,6 +26,17 @@ TEST_F(BlockCastOnGpu, IsTheReference) {
     }
 }
 
+TEST_F(BlockCastOnGpu, IsWhatTransformerEngineRecorded) {
+    for (bool square : {false, true})
+        test::compareWithRecorded(square, square ? "128x128" : "1x128",
+                                  [this](const BlockQuantize& op, auto& rows, auto& cols, const auto& input) {
+                                      test::Twins twins(*gpu_);
+                                      twins.add(input), twins.add(rows), twins.add(cols);
+                                      twins.run(op);
+                                      rows = twins.get(rows), cols = twins.get(cols);
+                                  });
+}
+
 TEST_F(ProbesOnGpu, CheckFiniteCountsAndNamesTheFirst) {
     for (DType type : {DType::F32, DType::BF16, DType::F16}) {
         test::Buffer values(type, 200001);
