@@ -249,7 +249,7 @@ QWidget* ChangeDialog::makeFoot() {
 
 void ChangeDialog::take(Loaded loaded) {
     if (!loaded.spec.ok()) {
-        problem_ = QString::fromStdString(loaded.spec.errors.front().message);
+        blocked_ = QString::fromStdString(loaded.spec.errors.front().message);
         return showFoot();
     }
     original_ = shown_ = edited_ = loaded.spec.spec;
@@ -281,7 +281,7 @@ void ChangeDialog::fillFrom(const std::vector<experiments::CheckpointRow>& check
     if (from_->count() == 0) {
         from_->addItem(tr("none on disk"));
         from_->setEnabled(false);
-        problem_ = tr("%1 has no checkpoint on disk: there is nothing to go on from.").arg(runName_);
+        blocked_ = tr("%1 has no checkpoint on disk: there is nothing to go on from.").arg(runName_);
     }
 }
 
@@ -321,7 +321,7 @@ void ChangeDialog::fillFields() {
 void ChangeDialog::edited() {
     if (filling_ || !ready_) return;
     RunSpec spec = shown_;
-    if (!from_ || from_->isEnabled()) problem_ = QString();
+    problem_ = QString();
     wrongPath_ = QString();
     const auto set = [&](const QString& path, const std::string& value) {
         const auto errors = experiments::setPath(spec, path.toStdString(), value);
@@ -356,7 +356,7 @@ void ChangeDialog::edited() {
     if (problem_.isEmpty())
         if (const auto errors = experiments::validate(spec); !errors.empty())
             problem_ = QString::fromStdString(errors.front().path + ": " + errors.front().message);
-    if (wrongPath_.isEmpty() && (problem_.isEmpty() || !from_ || from_->isEnabled())) {
+    if (wrongPath_.isEmpty()) {
         edited_ = spec;
         changes_ = experiments::differences(original_, edited_);
     }
@@ -370,7 +370,7 @@ void ChangeDialog::edited() {
 void ChangeDialog::showFoot() {
     const RunInfo* info = controller_.run(run_);
     const bool going = info && info->going();
-    QString why = problem_;
+    QString why = problem();
     if (why.isEmpty() && !ready_) why = tr("Reading the run.");
     if (why.isEmpty() && mode_ == Mode::WhileItRuns && !going)
         why = tr("%1 is not going: fork it with the changes instead.").arg(runName_);
@@ -379,7 +379,7 @@ void ChangeDialog::showFoot() {
             if (!experiments::isLivePath(change.path))
                 why = tr("%1 cannot change while the run goes; a fork can.").arg(QString::fromStdString(change.path));
     const bool nothing = mode_ == Mode::WhileItRuns && changes_.empty();
-    footIcon_->set(!problem_.isEmpty() ? Glyph::Bad : Glyph::Info, !problem_.isEmpty() ? Token::Bad : Token::Text3);
+    footIcon_->set(!problem().isEmpty() ? Glyph::Bad : Glyph::Info, !problem().isEmpty() ? Token::Bad : Token::Text3);
     QStringList lines;
     for (const auto& change : changes_)
         lines << QStringLiteral("%1: %2 → %3")
@@ -447,7 +447,7 @@ void ChangeDialog::waitForCheckpoint(qint64 since, int tries) {
             if (tries > 0)
                 return QTimer::singleShot(kWaitMs, this, [this, since, tries] { waitForCheckpoint(since, tries - 1); });
             busy_ = false;
-            problem_ = tr("%1 wrote no checkpoint within a minute; nothing was started.").arg(runName_);
+            blocked_ = tr("%1 wrote no checkpoint within a minute; nothing was started.").arg(runName_);
             showFoot();
         });
 }

@@ -35,7 +35,7 @@ class ChangeDialog : public QDialog {
 
     bool ready() const { return ready_; }
     const std::vector<experiments::SpecDifference>& changes() const { return changes_; }
-    QString problem() const { return problem_; }
+    QString problem() const { return problem_.isEmpty() ? blocked_ : problem_; }
     QWidget* input(const QString& path) const { return inputs_.value(path); }
     QPushButton* goButton() const { return go_; }
     QComboBox* fromField() const { return from_; }
@@ -74,7 +74,8 @@ class ChangeDialog : public QDialog {
     std::optional<qint64> wantedStep_;
     std::vector<engine::PrecisionRule> rules_;
     std::vector<experiments::SpecDifference> changes_;
-    QString problem_, wrongPath_;
+    QString problem_, wrongPath_;  ///< of the fields
+    QString blocked_;              ///< why nothing can start, whatever the fields say
     QHash<QString, QWidget*> inputs_;
     int row_ = 0;
     QComboBox* from_ = nullptr;

@@ -192,7 +192,7 @@ void addBefore(TroubleReport& report, RunStore& store, const std::string& id,
     const auto fact = [&](const QString& name, const QString& value, const QString& tip) {
         report.before.push_back({name, value, tip});
     };
-    if (report.tensor >= 0) {
+    if (report.tensor >= 0 && !report.records.empty()) {
         const auto& entry = catalogue[size_t(report.tensor)];
         const auto& now = report.records.back()->tensors[size_t(report.tensor)];
         const engine::TensorNumerics* last =

@@ -8,6 +8,7 @@
 #include <QSignalSpy>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 #include <cmath>
 #include <fstream>
 
@@ -160,6 +161,7 @@ TEST_F(Workbench, EveryStatisticHasCellsAndWords) {
     page.show();
     ASSERT_TRUE(waitFor([&] { return page.selectedTensor() >= 0; }));
     for (size_t i = 0; i < shownStatistics().size(); ++i) {
+        if (shownStatistics()[i].shadow) continue;  // no product was measured in this store
         page.setStatistic(int(i));
         ASSERT_TRUE(waitFor([&] { return page.heatmap()->cellAt(0, 590).state == CellState::Value; }))
             << shownStatistics()[i].name.toStdString();
