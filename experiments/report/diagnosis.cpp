@@ -44,6 +44,12 @@ const Setting& Reading::at(int64_t step) const {
     return *found;
 }
 
+bool Reading::isFresh(int tensor, size_t i) const {
+    const Setting& setting = at(steps[i]);
+    return setting.firstStep == steps[i] && setting.catalogue[static_cast<size_t>(tensor)].recipe == "delayed" &&
+           value(Statistic::Scale, tensor, i) == 1;
+}
+
 Reading readRun(RunStore& store, const std::string& id) {
     Reading reading;
     reading.run = store.find(id);
@@ -79,7 +85,7 @@ double meanShare(const Reading& reading, Statistic statistic, int tensor, int64_
     double sum = 0;
     int64_t count = 0;
     for (size_t i = 0; i < reading.steps.size(); ++i) {
-        if (reading.steps[i] < first || reading.steps[i] > last) continue;
+        if (reading.steps[i] < first || reading.steps[i] > last || reading.isFresh(tensor, i)) continue;
         const float value = reading.value(statistic, tensor, i);
         if (!std::isnan(value)) sum += static_cast<double>(value), ++count;
     }

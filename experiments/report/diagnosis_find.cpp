@@ -309,7 +309,9 @@ void findOutliers(const Reading& reading, std::vector<Finding>& out) {
         const double under = meanShare(reading, Statistic::UnderflowShare, tensor, step, reading.lastStep());
         const double underBefore = meanShare(reading, Statistic::UnderflowShare, tensor, 1, step - 1);
         Finding finding = findingAt(reading, "outlier", 2, tensor, step);
-        finding.lastStep = reading.lastStep();
+        for (size_t i = 0; i < reading.steps.size(); ++i)  // while it is cast
+            if (reading.steps[i] >= step && !std::isnan(reading.value(Statistic::UnderflowShare, tensor, i)))
+                finding.lastStep = reading.steps[i];
         finding.what = fmt::format("{}: the largest value is {:.3g} × what it was, since step {}.", finding.place(),
                                    after / before, step);
         finding.cause =
@@ -352,7 +354,7 @@ Stretch stretchAbove(const Reading& reading, Statistic statistic, int tensor, do
     int64_t begin = -1;
     for (size_t i = 0; i < reading.steps.size(); ++i) {
         const auto value = static_cast<double>(reading.value(statistic, tensor, i));
-        if (std::isnan(value)) continue;
+        if (std::isnan(value) || reading.isFresh(tensor, i)) continue;
         if (!(value > limit)) {
             running = 0;
             continue;
@@ -448,6 +450,21 @@ bool explains(const Finding& cause, const Finding& effect) {
     return cause.layer == effect.layer && cause.linear == effect.linear && soon;
 }
 
+/// What begins soon after an outlier that comes before it in the order of execution may be its doing.
+void noteEffects(std::vector<Finding>& findings) {
+    for (Finding& effect : findings) {
+        if (effect.kind != "clipped" && effect.kind != "underflow" && effect.kind != "outlier") continue;
+        for (const Finding& cause : findings) {
+            const bool before = std::make_pair(cause.firstStep, cause.tensorIndex) <
+                                std::make_pair(effect.firstStep, effect.tensorIndex);
+            if (cause.kind != "outlier" || !before || effect.firstStep > cause.firstStep + kExplainsWithin) continue;
+            effect.severity = 1;
+            effect.cause += fmt::format(" It began after the outlier in {}; mend that first.", cause.place());
+            break;
+        }
+    }
+}
+
 }  // namespace
 
 std::vector<Finding> findTroubles(const Reading& reading) {
@@ -472,6 +489,7 @@ std::vector<Finding> findTroubles(const Reading& reading) {
             if (cause->evidence.size() < 8) cause->evidence.push_back(std::move(evidence));
         }
     }
+    noteEffects(kept);
     std::stable_sort(kept.begin(), kept.end(), [](const Finding& a, const Finding& b) {
         return std::make_tuple(-a.severity, a.firstStep, a.tensorIndex) <
                std::make_tuple(-b.severity, b.firstStep, b.tensorIndex);

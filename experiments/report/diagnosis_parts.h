@@ -36,6 +36,8 @@ struct Reading {
 
     float value(Statistic statistic, int tensor, size_t i) const;
     const Setting& at(int64_t step) const;
+    /// The first cast under a setting that the delayed rule has no amax for yet: scale 1, right for nobody.
+    bool isFresh(int tensor, size_t i) const;
     const engine::CatalogueEntry& entry(int tensor) const { return document.catalogue[static_cast<size_t>(tensor)]; }
     int tensors() const { return static_cast<int>(document.catalogue.size()); }
     int64_t lastStep() const { return steps.empty() ? run.step : steps.back(); }
