@@ -44,6 +44,13 @@ int Alarms::advance(State& state, bool amber, bool red, int steps) const {
     return now;
 }
 
+int Alarms::advance(int index, AlarmKind kind, double value) {
+    if (!alarmApplies(kind, catalogue_[static_cast<size_t>(index)])) return 0;
+    const AlarmRule rule = alarmRule(kind, limits_);
+    return advance(tensors_[static_cast<size_t>(index)].rules[static_cast<size_t>(kind)], value > rule.amber,
+                   value > rule.red, rule.steps);
+}
+
 RunEvent Alarms::alert(int index, int64_t step, const char* kind, int severity, std::string text) const {
     RunEvent event;
     event.step = step;
@@ -144,15 +151,14 @@ void Alarms::checkDelayed(int index, const engine::TensorNumerics& numerics, con
     const double inputs[2] = {numerics.amax, numerics.scale};
     const double staleness = derive(Statistic::Staleness, inputs, tensor.largest, precision_.margin);
     const bool known = tensor.updated && std::isfinite(numerics.amax) && numerics.amax > 0;
-    if (const int severity = advance(tensor.rules[Stale], known && staleness > limits_.staleness,
-                                     known && staleness > kStaleRed * limits_.staleness, kStaleSteps))
+    if (const int severity = advance(index, AlarmKind::Stale, known ? staleness : 0))
         out.push_back(alert(index, metrics.step, "staleness", severity,
                             fmt::format("{}: amax is {:.3g} × the one that the scale was made from, {} steps running.",
-                                        name, staleness, kStaleSteps)));
-    if (const int severity = advance(tensor.rules[Wasted], known && staleness < kWastedAmber, false, kWastedSteps))
+                                        name, staleness, alarmRule(AlarmKind::Stale, limits_).steps)));
+    if (const int severity = advance(index, AlarmKind::Wasted, known ? 1 / staleness : 0))
         out.push_back(alert(index, metrics.step, "wasted_range", severity,
                             fmt::format("{}: amax is 1/{:.3g} of the one that the scale was made from, for {} steps.",
-                                        name, 1 / staleness, kWastedSteps)));
+                                        name, 1 / staleness, alarmRule(AlarmKind::Wasted, limits_).steps)));
     if (const int severity = advance(tensor.rules[Frozen], std::isinf(numerics.amax), false, 1))
         out.push_back(
             alert(index, metrics.step, "frozen_scale", severity,
@@ -189,21 +195,18 @@ void Alarms::checkTensor(int index, const engine::TensorNumerics& numerics, cons
     const std::string name = tensor.layer + " " + tensor.name;
 
     const double underflow = static_cast<double>(numerics.counters[kCounterUnderflow]) / elements;
-    const bool gradient = entry.role == engine::TensorRole::GradOutput;
-    const double red = kUnderflowRed * limits_.underflow;
-    if (const int severity = advance(tensor.rules[Underflow], gradient && underflow > limits_.underflow,
-                                     gradient && underflow > red, limits_.underflowSteps))
-        out.push_back(alert(index, step, "underflow", severity,
+    if (const int severity = advance(index, AlarmKind::Underflow, underflow)) {
+        const AlarmRule rule = alarmRule(AlarmKind::Underflow, limits_);
+        out.push_back(alert(index, step, rule.alert, severity,
                             fmt::format("{}: underflow {}, above {} for {} steps.", name, percent(underflow),
-                                        percent(severity == 2 ? red : limits_.underflow), limits_.underflowSteps)));
-
+                                        percent(severity == 2 ? rule.red : rule.amber), rule.steps)));
+    }
     const double clipped = static_cast<double>(numerics.counters[kCounterClipped]) / elements;
-    if (const int severity = advance(tensor.rules[Clipped], clipped > 0 && step > warmUntil, clipped > kClippedRed,
-                                     limits_.clippedSteps))
-        out.push_back(alert(index, step, "clipped", severity,
-                            fmt::format("{}: {} of the elements clipped, {} steps running.", name, percent(clipped),
-                                        limits_.clippedSteps)));
-
+    const AlarmRule clip = alarmRule(AlarmKind::Clipped, limits_);
+    if (const int severity = advance(index, AlarmKind::Clipped, step > warmUntil || clipped > clip.red ? clipped : 0))
+        out.push_back(alert(index, step, clip.alert, severity,
+                            fmt::format("{}: clipped {}, above {} for {} steps.", name, percent(clipped),
+                                        percent(severity == 2 ? clip.red : clip.amber), clip.steps)));
     if (entry.recipe == "delayed") checkDelayed(index, numerics, metrics, out);
     if (entry.role == engine::TensorRole::Weight && numerics.dear)
         if (const int severity = advance(tensor.rules[StaleCodes], false, numerics.staleCodes > 0, 1))
@@ -212,8 +215,8 @@ void Alarms::checkTensor(int index, const engine::TensorNumerics& numerics, cons
                                             percent(static_cast<double>(numerics.staleCodes) / elements))));
     if (numerics.dear && std::isfinite(numerics.kurtosis)) {
         if (tensor.kurtosis == 0 && step >= kKurtosisReference) tensor.kurtosis = numerics.kurtosis;
-        const bool high = tensor.kurtosis > 0 && numerics.kurtosis > kKurtosisFactor * tensor.kurtosis;
-        if (const int severity = advance(tensor.rules[Kurtosis], high, false, 1))
+        const double growth = tensor.kurtosis > 0 ? numerics.kurtosis / tensor.kurtosis : 0;
+        if (const int severity = advance(index, AlarmKind::Kurtosis, growth))
             out.push_back(
                 alert(index, step, "kurtosis", severity,
                       fmt::format("{}: kurtosis {:.3g}, was {:.3g}.", name, numerics.kurtosis, tensor.kurtosis)));

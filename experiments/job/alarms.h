@@ -1,5 +1,4 @@
-// Rules that turn a step's numbers into alerts, one for a stretch of steps. Thresholds stand in the spec (AlarmSpec);
-// their defaults are the suggestion of the diagnostics notes (shares of all elements).
+// Turns a step's numbers into alerts, one for a stretch of steps. The limits of statistics stand in alarm_rules.h.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include "engine/config.h"
 #include "engine/numerics.h"
 #include "engine/trainer.h"
+#include "experiments/job/alarm_rules.h"
 #include "experiments/spec/run_spec.h"
 #include "experiments/store/run_types.h"
 
@@ -18,17 +18,10 @@ namespace mantissa::experiments {
 
 class Alarms {
   public:
-    static constexpr double kUnderflowRed = 50;  ///< × AlarmSpec::underflow, of grad_output
-    static constexpr double kClippedRed =
-        0.001;  ///< any clipped element in clippedSteps steps running: amber; above this share: red
-    static constexpr double kStaleRed = 8;  ///< × AlarmSpec::staleness
-    static constexpr double kWastedAmber = 1.0 / 16;
-    static constexpr int kStaleSteps = 3, kWastedSteps = 16;
     static constexpr int kNeverSteps = 4;  ///< updates after which a scale must have followed its amaxes
     static constexpr int kLossWindow = 64, kLossNeeded = 32;  ///< losses that a jump is measured against
     static constexpr double kLossShare = 0.05;                ///< and at least this share of their mean
-    static constexpr int kQuietSteps = 32;  ///< a stretch is over after so many steps without the condition
-    static constexpr double kKurtosisFactor = 10;
+    static constexpr int kQuietSteps = 32;              ///< a stretch is over after so many steps without the condition
     static constexpr int64_t kKurtosisReference = 100;  ///< first probed step from here on gives the reference
 
     Alarms(const engine::PrecisionConfig& precision, std::vector<engine::CatalogueEntry> catalogue,
@@ -43,7 +36,8 @@ class Alarms {
     std::vector<RunEvent> check(const engine::StepMetrics& metrics);
 
   private:
-    enum Rule { Underflow, Clipped, Stale, Wasted, Frozen, Kurtosis, Never, StaleCodes, RuleCount };
+    /// Those without a limit stand after the AlarmKinds.
+    enum Rule { Frozen = static_cast<int>(AlarmKind::Count), Never, StaleCodes, RuleCount };
     struct State {
         int running = 0, runningRed = 0, quiet = 0;
         int shown = 0;  ///< severity of the stretch so far
@@ -60,6 +54,7 @@ class Alarms {
         std::string layer, name;  ///< name: "mlp.fc1/input"
     };
     int advance(State& state, bool amber, bool red, int steps) const;
+    int advance(int index, AlarmKind kind, double value);
     void checkLoss(const engine::StepMetrics& metrics, std::vector<RunEvent>& out);
     void checkDelayed(int index, const engine::TensorNumerics& numerics, const engine::StepMetrics& metrics,
                       std::vector<RunEvent>& out);

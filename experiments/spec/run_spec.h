@@ -36,13 +36,14 @@ struct AutoPrecisionSpec {
     bool operator==(const AutoPrecisionSpec&) const = default;
 };
 
-/// Thresholds of the alerts (experiments/job/alarms.h).
+/// Limits of the alerts; why they have these defaults stands in experiments/job/alarm_rules.h.
 struct AlarmSpec {
-    double underflow = 0.001;  ///< share of a grad_output's elements, amber; fifty times it is red
-    int underflowSteps = 16;   ///< steps running
-    int clippedSteps = 3;      ///< steps running with a clipped element
-    double staleness = 2;      ///< amax ÷ amax that the scale was made from, amber; eight times it is red
-    double lossJump = 6;       ///< standard deviations above the mean of the last 64 losses; 0: never
+    double underflow = 0.01;  ///< share of a grad_output's elements, amber; five times it is red
+    int underflowSteps = 16;  ///< steps running
+    double clipped = 1e-4;    ///< share of the elements, amber; ten times it is red
+    int clippedSteps = 3;     ///< steps running
+    double staleness = 2;     ///< amax ÷ amax that the scale was made from, amber; eight times it is red
+    double lossJump = 6;      ///< standard deviations above the mean of the last 64 losses; 0: never
     bool operator==(const AlarmSpec&) const = default;
 };
 

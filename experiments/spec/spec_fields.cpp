@@ -426,6 +426,7 @@ std::vector<SpecField> makeFields() {
         faults(),
         real("alarms.underflow", 0, Low::Open, 1, AT(double, alarms.underflow), ", share of elements"),
         integer("alarms.underflow_steps", 1, 1'000'000, AT(int, alarms.underflowSteps)),
+        real("alarms.clipped", 0, Low::Closed, 1, AT(double, alarms.clipped), ", share of elements"),
         integer("alarms.clipped_steps", 1, 1'000'000, AT(int, alarms.clippedSteps)),
         real("alarms.staleness", 1, Low::Open, 1e30, AT(double, alarms.staleness)),
         real("alarms.loss_jump", 0, Low::Closed, 1e6, AT(double, alarms.lossJump), "; 0: never"),

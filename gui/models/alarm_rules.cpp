@@ -7,6 +7,7 @@
 
 namespace mantissa::gui {
 
+using experiments::AlarmKind;
 using experiments::Statistic;
 
 namespace {
@@ -117,9 +118,11 @@ HeatScale heatScale(const StatisticInfo& info, double low, double high) {
         scale.high = 0.2;
         scale.ticks = {1e-5, 1e-4, 1e-3, 1e-2, 0.05};
         if (info.statistic == Statistic::UnderflowShare) {
-            scale.alarms = {{1e-3, Token::Warn}, {0.05, Token::Bad}};
+            const auto rule = experiments::alarmRule(AlarmKind::Underflow);
+            scale.alarms = {{rule.amber, Token::Warn}, {rule.red, Token::Bad}};
         } else if (info.statistic == Statistic::ClippedShare) {
-            scale.alarms = {{1e-3, Token::Bad}};
+            const auto rule = experiments::alarmRule(AlarmKind::Clipped);
+            scale.alarms = {{rule.amber, Token::Warn}, {rule.red, Token::Bad}};
         }
         return scale;
     }
@@ -129,7 +132,8 @@ HeatScale heatScale(const StatisticInfo& info, double low, double high) {
             scale.low = 1;
             scale.high = 32;
             scale.ticks = {1, 2, 4, 16};
-            scale.alarms = {{2, Token::Warn}, {16, Token::Bad}};
+            scale.alarms = {{experiments::alarmRule(AlarmKind::Stale).amber, Token::Warn},
+                            {experiments::alarmRule(AlarmKind::Stale).red, Token::Bad}};
             break;
         case Statistic::SqnrDb:
             scale.space = HeatSpace::Linear;
@@ -241,66 +245,60 @@ int alarmLevel(const StatisticInfo& info, engine::TensorRole role, double value)
     }
     switch (info.statistic) {
         case Statistic::UnderflowShare:
-            return role != engine::TensorRole::GradOutput ? 0 : value > 0.05 ? 2 : value > 1e-3 ? 1 : 0;
+            return role == engine::TensorRole::GradOutput
+                       ? experiments::alarmLevel(experiments::alarmRule(AlarmKind::Underflow), value)
+                       : 0;
         case Statistic::ClippedShare:
-            return value > 1e-3 ? 2 : value > 0 ? 1 : 0;
+            return experiments::alarmLevel(experiments::alarmRule(AlarmKind::Clipped), value);
         case Statistic::Staleness:
-            return value > 16 ? 2 : value > 2 || (value > 0 && value < 1.0 / 16) ? 1 : 0;
+            return std::max(
+                experiments::alarmLevel(experiments::alarmRule(AlarmKind::Stale), value),
+                value > 0 ? experiments::alarmLevel(experiments::alarmRule(AlarmKind::Wasted), 1 / value) : 0);
         default:
             return 0;
     }
 }
 
-std::vector<Finding> findings(const HealthSample& sample, const std::vector<engine::CatalogueEntry>& catalogue,
+QString healthText(AlarmKind kind, double standing) {
+    switch (kind) {
+        case AlarmKind::Clipped:
+            return text("clipped ") + formatShare(standing);
+        case AlarmKind::Underflow:
+            return text("underflow ") + formatShare(standing);
+        case AlarmKind::Stale:
+            return text("staleness ") + formatNumber(standing, 3);
+        case AlarmKind::Wasted:
+            return text("staleness 1/") + formatNumber(standing, 3);
+        default:
+            return text("kurtosis ×") + formatNumber(standing, 2);
+    }
+}
+
+HeatScale healthScale() {
+    HeatScale scale;
+    scale.low = 0.01;
+    scale.high = 100;
+    scale.ticks = {0.01, 0.1, 1, 10};
+    scale.alarms = {{1, Token::Warn}};
+    return scale;
+}
+
+std::vector<Finding> findings(const experiments::RunHealth& health,
+                              const std::vector<engine::CatalogueEntry>& catalogue,
                               const std::vector<experiments::RunEvent>& events) {
     std::vector<Finding> result;
-    const auto at = [](const std::vector<float>& values, size_t i) {
-        return i < values.size() ? double(values[i]) : NAN;
-    };
-    const auto info = [](Statistic statistic) -> const StatisticInfo& {
-        return *std::find_if(shownStatistics().begin(), shownStatistics().end(),
-                             [&](const StatisticInfo& s) { return s.statistic == statistic; });
-    };
-    for (size_t i = 0; i < catalogue.size(); ++i) {
-        if (!isFp8(catalogue[i])) {
+    for (size_t i = 0; i < catalogue.size() && i < health.tensors.size(); ++i) {
+        const experiments::TensorHealth& tensor = health.tensors[i];
+        if (!isFp8(catalogue[i]) || !(tensor.nonFinite || tensor.level > 0)) {
             continue;
         }
-        const engine::TensorRole role = catalogue[i].role;
         Finding found;
         found.tensor = int(i);
-        const char* alert = "";
-        if (i < sample.nonFinite.size() && sample.nonFinite[i]) {
-            found.rank = 0;
-            found.level = 2;
-            found.what = text("not finite");
-            alert = "non_finite";
-        } else if (const int level = alarmLevel(info(Statistic::ClippedShare), role, at(sample.clipped, i)); level) {
-            found.rank = 1;
-            found.level = level;
-            found.value = at(sample.clipped, i);
-            found.what = text("clipped ") + formatShare(found.value);
-            alert = "clipped";
-        } else if (const int under = alarmLevel(info(Statistic::UnderflowShare), role, at(sample.underflow, i));
-                   under) {
-            found.rank = 2;
-            found.level = under;
-            found.value = at(sample.underflow, i);
-            found.what = text("underflow ") + formatShare(found.value);
-            alert = "underflow";
-        } else if (const int stale = alarmLevel(info(Statistic::Staleness), role, at(sample.staleness, i)); stale) {
-            found.rank = 3;
-            found.level = stale;
-            found.value = std::fabs(std::log2(at(sample.staleness, i)));
-            found.what = text("staleness ") + statisticText(info(Statistic::Staleness), at(sample.staleness, i));
-            alert = "staleness";
-        } else if (at(sample.kurtosis, i) > 10 * at(sample.kurtosisStart, i)) {
-            found.rank = 4;
-            found.value = at(sample.kurtosis, i);
-            found.what = text("kurtosis ×") + formatNumber(found.value / at(sample.kurtosisStart, i), 2);
-            alert = "kurtosis";
-        } else {
-            continue;
-        }
+        found.rank = tensor.nonFinite ? 0 : 1 + int(tensor.kind);
+        found.level = tensor.nonFinite ? 2 : tensor.level;
+        found.value = tensor.ratio;
+        found.what = tensor.nonFinite ? text("not finite") : healthText(tensor.kind, tensor.standing);
+        const char* alert = tensor.nonFinite ? "non_finite" : experiments::alarmRule(tensor.kind).alert;
         for (auto event = events.rbegin(); event != events.rend(); ++event) {
             if (event->kind == "alert" && event->tensorIndex == int(i) && event->alert == alert) {
                 found.since = text("since ") + formatCount(event->step);

@@ -5,6 +5,7 @@
 #include <QString>
 #include <vector>
 
+#include "experiments/report/tensor_health.h"
 #include "experiments/store/run_types.h"
 #include "gui/plot/heat_scale.h"
 
@@ -46,28 +47,26 @@ QString tensorLongTitle(const engine::CatalogueEntry& entry);
 QString shortLinear(const std::string& linear);  ///< "fc2", "head"
 bool isFp8(const engine::CatalogueEntry& entry);
 
-/// 0 quiet, 1 amber, 2 red by the default alarms (facts: shares of all elements; underflow of dy > 0.1 % amber, > 5 %
-/// red; clipped > 0 amber, > 0.1 % red; staleness > 2 or < 1/16 amber, > 16 red).
+/// 0 quiet, 1 amber, 2 red: the value of one step against the limits of experiments/job/alarm_rules.h (that it must
+/// stand for some steps is left to findings()).
 int alarmLevel(const StatisticInfo& info, engine::TensorRole role, double value);
 
 /// One tensor to look at, ranked: non-finite, clipped, underflow, staleness, kurtosis.
 struct Finding {
     int tensor = -1;
-    int rank = 0;   ///< 0 worst kind
+    int rank = 0;   ///< 0: not finite, else 1 + AlarmKind
     int level = 1;  ///< 1 amber, 2 red
     double value = 0;
     QString what;   ///< "underflow 4.6 %"
     QString since;  ///< "since 17 790"
 };
 
-/// What the last steps held for each tensor of the catalogue, worst of them; NaN where not recorded.
-struct HealthSample {
-    int64_t firstStep = 0, lastStep = 0;
-    std::vector<float> underflow, clipped, staleness, kurtosis, kurtosisStart;
-    std::vector<uint8_t> nonFinite;
-    bool empty() const { return underflow.empty(); }
-};
-std::vector<Finding> findings(const HealthSample& sample, const std::vector<engine::CatalogueEntry>& catalogue,
+/// "underflow 4.6 %", "staleness 3.1", "kurtosis ×12"
+QString healthText(experiments::AlarmKind kind, double standing);
+std::vector<Finding> findings(const experiments::RunHealth& health,
+                              const std::vector<engine::CatalogueEntry>& catalogue,
                               const std::vector<experiments::RunEvent>& events);
+/// Colours of the health grid by TensorHealth::ratio: 1 = at the amber limit.
+HeatScale healthScale();
 
 }  // namespace mantissa::gui

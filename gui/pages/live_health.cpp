@@ -12,59 +12,13 @@ using namespace experiments;
 
 namespace {
 
-constexpr int kWindow = 100;  ///< steps whose worst value is shown
+constexpr int kWindow = 100;  ///< steps over which the rules are replayed
 
-const StatisticInfo& underflowInfo() {
-    return shownStatistics().front();
-}
-
-/// Worst value of each tensor over the steps, from a heatmap of one column.
-std::vector<float> worst(RunStore& store, const std::string& id, Statistic statistic, int64_t first, int64_t last) {
-    return store.heatmap(id, statistic, first, last, 1).values;
-}
-
-/// Largest clipped share of each tensor where the alarm's rule holds: three steps running, or above 0.1 % in one. A
-/// single step that clips a few elements is how delayed scaling follows a growing tensor.
-std::vector<float> clippedShares(const NumericsRange& range) {
-    std::vector<float> result(size_t(range.tensors), NAN);
-    const size_t steps = range.steps.size();
-    for (size_t t = 0; t < result.size(); ++t) {
-        int running = 0;
-        float inRun = 0;
-        for (size_t i = 0; i < steps; ++i) {
-            if (!range.present[t * steps + i]) {
-                continue;
-            }
-            const float share = range.values[t * steps + i];
-            result[t] = std::isnan(result[t]) ? 0 : result[t];
-            running = share > 0 ? running + 1 : 0;
-            inRun = share > 0 ? std::max(inRun, share) : 0;
-            if (running >= 3 || share > 1e-3f) {
-                result[t] = std::max(result[t], inRun);
-            }
-        }
-    }
-    return result;
-}
-
-HealthSample sampleHealth(RunStore& store, const std::string& id) {
-    HealthSample sample;
-    const auto row = store.run(id);
-    if (!row || row->step < 1) {
-        return sample;
-    }
-    sample.lastStep = row->step;
-    sample.firstStep = std::max<int64_t>(1, row->step - kWindow + 1);
-    const Heatmap underflow = store.heatmap(id, Statistic::UnderflowShare, sample.firstStep, sample.lastStep, 1);
-    sample.underflow = underflow.values;
-    sample.nonFinite = underflow.nonFinite;
-    sample.clipped = clippedShares(store.numerics(id, Statistic::ClippedShare, sample.firstStep, sample.lastStep));
-    sample.staleness = worst(store, id, Statistic::Staleness, sample.firstStep, sample.lastStep);
-    sample.kurtosis = worst(store, id, Statistic::Kurtosis, sample.firstStep, sample.lastStep);
-    if (row->step > 120) {
-        sample.kurtosisStart = worst(store, id, Statistic::Kurtosis, 91, 110);
-    }
-    return sample;
+/// Ticks of the health scale: how often the amber limit.
+QString limitText(double ratio) {
+    return ratio == 1  ? QStringLiteral("limit")
+           : ratio < 1 ? QStringLiteral("1/%1").arg(std::lround(1 / ratio))
+                       : QStringLiteral("×%1").arg(std::lround(ratio));
 }
 
 }  // namespace
@@ -99,7 +53,7 @@ std::vector<PlotEvent> railEvents(const std::vector<RunEvent>& events) {
 }
 
 HealthCard::HealthCard(RunController& controller, RunSeries& series, QWidget* parent)
-    : Card(QStringLiteral("FP8 health"), QStringLiteral("underflow, worst of 100 steps"), parent),
+    : Card(QStringLiteral("FP8 health"), QStringLiteral("against the limits, last 100 steps"), parent),
       controller_(controller),
       series_(series) {
     fp8_ = new QWidget(this);
@@ -146,8 +100,7 @@ HealthCard::HealthCard(RunController& controller, RunSeries& series, QWidget* pa
     connect(&series, &RunSeries::eventsChanged, this, &HealthCard::showEvents);
     connect(&series, &RunSeries::documentChanged, this, &HealthCard::showBf16);
     connect(&series, &RunSeries::reset, this, [this] {
-        sample_ = HealthSample();
-        take(HealthSample());
+        take(RunHealth());
         showEvents();
         load();
     });
@@ -170,7 +123,7 @@ HealthCard::HealthCard(RunController& controller, RunSeries& series, QWidget* pa
         spec.trainer.precision.mode = engine::PrecisionMode::Fp8;
         Q_EMIT twinRequested(QString::fromStdString(spec.toJson(-1)));
     });
-    take(HealthSample());
+    take(RunHealth());
 }
 
 void HealthCard::setRun(const RunInfo* run) {
@@ -191,12 +144,12 @@ void HealthCard::load() {
     }
     const std::string id = series_.id().toStdString();
     controller_.load(
-        this, 0, [id](RunStore& store) { return sampleHealth(store, id); },
-        [this](HealthSample sample) { take(std::move(sample)); });
+        this, 0, [id](RunStore& store) { return tensorHealth(store, id, kWindow); },
+        [this](RunHealth health) { take(std::move(health)); });
 }
 
-void HealthCard::take(HealthSample sample) {
-    sample_ = std::move(sample);
+void HealthCard::take(RunHealth health) {
+    run_ = std::move(health);
     const auto& catalogue = series_.document().catalogue;
     QStringList layers, linears;
     fp8Tensors_ = 0;
@@ -227,20 +180,17 @@ void HealthCard::take(HealthSample sample) {
         cell.tensor = int(t);
         cell.bf16 = !isFp8(entry);
         cell.name = tensorTitle(entry);
-        if (t < sample_.underflow.size() && !std::isnan(sample_.underflow[t])) {
-            cell.value = sample_.underflow[t];
-            cell.state = CellState::Value;
-        }
-        if (t < sample_.nonFinite.size() && sample_.nonFinite[t]) {
-            cell.state = CellState::NonFinite;
+        if (t < run_.tensors.size() && run_.tensors[t].recorded) {
+            const TensorHealth& tensor = run_.tensors[t];
+            cell.value = float(tensor.ratio);
+            cell.state = tensor.nonFinite ? CellState::NonFinite : CellState::Value;
+            cell.text = healthText(tensor.kind, tensor.standing);
         }
     }
-    const HeatScale scale = heatScale(underflowInfo(), 0, 1);
-    bar_->setScale(
-        scale, [](double value) { return formatShare(value); },
-        [](double value) { return statisticTick(underflowInfo(), value); });
+    const HeatScale scale = healthScale();
+    bar_->setScale(scale, limitText, limitText);
     grid_->setCells(layers, linears, roles, std::move(cells), scale);
-    findings_ = gui::findings(sample_, catalogue, series_.events());
+    findings_ = gui::findings(run_, catalogue, series_.events());
     std::vector<Note> notes;
     for (size_t i = 0; i < findings_.size() && i < 3; ++i) {
         const Finding& found = findings_[i];
@@ -249,8 +199,9 @@ void HealthCard::take(HealthSample sample) {
                          tensorTitle(catalogue[size_t(found.tensor)]), found.what, found.since, token, found.tensor,
                          -1});
     }
-    first_->setNotes(notes, sample_.empty() ? QStringLiteral("First statistics after step 1.")
-                                            : QStringLiteral("No tensor is over a limit."));
+    first_->setNotes(notes, !catalogue.empty() && fp8Tensors_ == 0 ? QStringLiteral("No tensor is cast to FP8.")
+                            : run_.empty()                         ? QStringLiteral("First statistics after step 1.")
+                                                                   : QStringLiteral("No tensor is over a limit."));
     first_->setFixedHeight(first_->contentHeight() + 2);
     grid_->setMarked(findings_.empty() ? -1 : findings_.front().tensor);
     open_->setEnabled(fp8Tensors_ > 0);
@@ -269,7 +220,7 @@ void HealthCard::showBf16() {
                                .arg(4 * layers)
                                .arg(layers));
     }
-    if (sample_.empty() && !series_.document().catalogue.empty() && grid_->accessibleDescription().isEmpty()) {
+    if (run_.empty() && !series_.document().catalogue.empty() && grid_->accessibleDescription().isEmpty()) {
         refresh();
     }
 }

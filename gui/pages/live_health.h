@@ -36,13 +36,13 @@ class HealthCard : public Card {
 
   private:
     void load();
-    void take(HealthSample sample);
+    void take(experiments::RunHealth health);
     void showEvents();
     void showBf16();
 
     RunController& controller_;
     RunSeries& series_;
-    HealthSample sample_;
+    experiments::RunHealth run_;
     std::vector<Finding> findings_;
     int fp8Tensors_ = 0;
     HealthGrid* grid_ = nullptr;

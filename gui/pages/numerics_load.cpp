@@ -361,9 +361,11 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
         clipped.sampleMarker = Marker::TriangleDown;
         counters.curves.push_back(clipped);
         if (entry.role == engine::TensorRole::GradOutput) {
-            counters.lines.push_back({1e-3, QString(), Ink::of(Token::Warn), true, true});
-            counters.notes.push_back({1e-3, QString(), QStringLiteral("alarm 0.1 %"), Token::Text3});
-            counters.lines.push_back({0.05, QString(), Ink::of(Token::Bad), true, true});
+            const auto rule = experiments::alarmRule(experiments::AlarmKind::Underflow, run_.spec().alarms);
+            counters.lines.push_back({rule.amber, QString(), Ink::of(Token::Warn), true, true});
+            counters.notes.push_back(
+                {rule.amber, QString(), QStringLiteral("alarm %1").arg(formatShare(rule.amber)), Token::Text3});
+            counters.lines.push_back({rule.red, QString(), Ink::of(Token::Bad), true, true});
         }
         counters.notes.push_back({last(*curves_[kSub]), QString(), formatShare(last(*curves_[kSub])), Token::Text});
         const int level = alarmLevel(shownStatistics()[0], entry.role, last(*curves_[kUnder]));

@@ -264,12 +264,16 @@ void HealthGrid::setCells(const QStringList& layers, const QStringList& linears,
                                          .arg(cells_.size())
                                          .arg(worst->name, worst->state == CellState::NonFinite
                                                                ? QStringLiteral("not finite")
-                                                               : text_(double(worst->value)))
+                                                               : valueText(*worst))
                                    : QStringLiteral("nothing recorded yet"));
     if (resized) {
         updateGeometry();
     }
     update();
+}
+
+QString HealthGrid::valueText(const GridCell& cell) const {
+    return cell.text.isEmpty() ? text_(double(cell.value)) : cell.text;
 }
 
 void HealthGrid::setMarked(int tensor) {
@@ -377,7 +381,7 @@ void HealthGrid::mouseMoveEvent(QMouseEvent* event) {
     const QString value = cell.bf16                            ? QStringLiteral("BF16 by plan")
                           : cell.state == CellState::NonFinite ? QStringLiteral("not finite")
                           : cell.state == CellState::NotProbed ? QStringLiteral("not recorded")
-                                                               : text_(double(cell.value));
+                                                               : valueText(cell);
     Q_EMIT hovered(cell.name + QStringLiteral("  ") + value);
 }
 

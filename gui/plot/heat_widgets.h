@@ -81,6 +81,7 @@ struct GridCell {
     bool bf16 = false;
     int tensor = -1;
     QString name;  ///< "h.9 fc2 · dy", for assistive tools and the tooltip-free hover line
+    QString text;  ///< the value in words; empty: as setValueText() says
 };
 
 /// Layers down, linear x (x, w, dy) across. Cells 6 to 14 px high; more layers scroll with the widget's parent.
@@ -113,6 +114,7 @@ class HealthGrid : public QWidget {
   private:
     QRectF cellRect(int layer, int column) const;
     int cellAt(const QPointF& position) const;
+    QString valueText(const GridCell& cell) const;
     QStringList layers_, linears_, roles_;
     std::vector<GridCell> cells_;
     HeatScale scale_;

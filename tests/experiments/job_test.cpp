@@ -11,6 +11,7 @@
 
 #include "experiments/job/alarms.h"
 #include "experiments/job/run_queue.h"
+#include "experiments/report/tensor_health.h"
 #include "experiments/store/database.h"
 #include "experiments/store/run_writer.h"
 #include "experiments/store/ulid.h"
@@ -117,8 +118,8 @@ TEST(TrainingJob, PausesResumesChangesTheRateAndStops) {
     EXPECT_EQ(store.checkpoints(job.runId()).back().step, run.step);
     std::string events;
     for (const auto& event : store.events(job.runId())) events += event.kind + ":" + event.text + "\n";
-    for (const char* text :
-         {"Paused.", "Resumed.", "optimizer.learning_rate: 0.002 → 0.01", "not understood: nonsense", "Stopped by the user"})
+    for (const char* text : {"Paused.", "Resumed.", "optimizer.learning_rate: 0.002 → 0.01", "not understood: nonsense",
+                             "Stopped by the user"})
         EXPECT_THAT(events, HasSubstr(text));
     const Series rate = store.series(job.runId(), "lr");
     EXPECT_DOUBLE_EQ(rate.values.back(), 0.001 * (static_cast<double>(0.01f) / static_cast<double>(0.002f)));
@@ -204,11 +205,14 @@ TEST(Alerts, FireOnceForAStretchWithTheTensor) {
     Script script;
     script.numerics = [](engine::NumericsRecord& record) {
         auto& gradient = record.tensors[4];
-        gradient.counters[2] = record.step >= 50 && record.step < 90 ? gradient.counters[0] / 500 : 0;  // 0.2 %
-        if (record.step >= 200) gradient.counters[2] = gradient.counters[0] / 10;                       // 10 %
-        if (record.step == 20 || record.step == 21) record.tensors[1].counters[5] = 7;  // two steps are no stretch
-        if (record.step >= 30 && record.step < 40) record.tensors[1].counters[5] = 1;
-        for (auto& tensor : record.tensors) tensor.amax = 4;  // nothing stale: 448 / 112
+        gradient.counters[2] = record.step >= 50 && record.step < 90 ? gradient.counters[0] / 50 : 0;  // 2 %
+        if (record.step >= 200) gradient.counters[2] = gradient.counters[0] / 10;                      // 10 %
+        auto& weight = record.tensors[1];
+        if (record.step == 20 || record.step == 21)
+            weight.counters[5] = weight.counters[0] / 100 + 1;  // no stretch yet
+        if (record.step >= 30 && record.step < 40) weight.counters[5] = weight.counters[0] / 5000 + 1;  // 0.02 %
+        if (record.step >= 100 && record.step < 140) weight.counters[5] = 1;  // single elements are no alarm
+        for (auto& tensor : record.tensors) tensor.amax = 4;                  // nothing stale: 448 / 112
         record.tensors[4].amax = record.tensors[5].amax = 512;
         if (record.step == 120) record.tensors[0].amax = INFINITY, record.tensors[0].counters[6] = 1;
     };
@@ -225,6 +229,25 @@ TEST(Alerts, FireOnceForAStretchWithTheTensor) {
                           "215 underflow 2 h.0 mlp.fc1/grad_output"));
     EXPECT_EQ(store.run(id)->worstAlert, 2);
     EXPECT_EQ(store.run(id)->alerts, 5);
+    // Health is the same rules over the last steps: the gradient alone.
+    const RunHealth health = tensorHealth(store, id, 100);
+    ASSERT_EQ(health.tensors.size(), store.document(id).catalogue.size());
+    for (size_t t = 0; t < health.tensors.size(); ++t) EXPECT_EQ(health.tensors[t].level, t == 4 ? 2 : 0) << t;
+    EXPECT_EQ(health.tensors[4].kind, AlarmKind::Underflow);
+    EXPECT_NEAR(health.tensors[4].standing, 0.1, 0.01);
+}
+
+TEST(Alerts, AValueMustStandForTheStepsOfItsRule) {
+    const double share = 4e-4, none = 0;
+    const std::vector<double> twice{none, share, share, none, share, share}, thrice{none, share, 2 * share, share};
+    EXPECT_EQ(standingValue(alarmRule(AlarmKind::Clipped), twice), 0);
+    EXPECT_EQ(standingValue(alarmRule(AlarmKind::Clipped), thrice), share);
+    EXPECT_EQ(standingValue(alarmRule(AlarmKind::Clipped), std::vector<double>{share, share, NAN, share, share}), 0);
+    EXPECT_EQ(standingValue(alarmRule(AlarmKind::Clipped), std::vector<double>{share}), 0);
+    EXPECT_EQ(standingValue(alarmRule(AlarmKind::Kurtosis), std::vector<double>{3, 40, 3}), 40);
+    EXPECT_EQ(alarmLevel(alarmRule(AlarmKind::Clipped), share), 1);
+    EXPECT_EQ(alarmLevel(alarmRule(AlarmKind::Clipped), 5 * share), 2);
+    EXPECT_EQ(alarmLevel(alarmRule(AlarmKind::Kurtosis), 1e30), 1);
 }
 
 TEST(Alerts, MissingFp8StateIsSaid) {

@@ -82,18 +82,25 @@ TEST(AlarmRules, RanksNonFiniteClipUnderflowStaleness) {
         entry.role = engine::TensorRole::GradOutput;
     }
     catalogue[4].format = "bf16";
-    HealthSample sample;
-    sample.underflow = {0.002f, 0.f, 0.2f, 0.f, 0.9f};
-    sample.clipped = {0.f, 0.f, 0.f, 0.0001f, 0.f};
-    sample.staleness = {1.f, 3.f, 1.f, 1.f, 1.f};
-    sample.kurtosis = {3, 3, 3, 3, 3};
-    sample.nonFinite = {0, 0, 0, 0, 1};
+    experiments::RunHealth health;
+    health.tensors.resize(5);
+    const auto set = [&](size_t tensor, experiments::AlarmKind kind, double standing) {
+        health.tensors[tensor] = {kind,     experiments::alarmLevel(experiments::alarmRule(kind), standing),
+                                  standing, standing / experiments::alarmRule(kind).amber,
+                                  true,     false};
+    };
+    set(0, experiments::AlarmKind::Underflow, 0.02);
+    set(1, experiments::AlarmKind::Stale, 3);
+    set(2, experiments::AlarmKind::Underflow, 0.2);
+    set(3, experiments::AlarmKind::Clipped, 0.0002);
+    set(4, experiments::AlarmKind::Underflow, 0.9);
+    health.tensors[4].nonFinite = true;
     experiments::RunEvent alert;
     alert.kind = "alert";
     alert.alert = "underflow";
     alert.step = 790;
     alert.tensorIndex = 2;
-    const auto found = findings(sample, catalogue, {alert});
+    const auto found = findings(health, catalogue, {alert});
     ASSERT_EQ(found.size(), 4u);  // BF16 does not count
     EXPECT_EQ(found[0].tensor, 3);
     EXPECT_EQ(found[1].tensor, 2);
