@@ -16,7 +16,7 @@ void addCommonFlags(CLI::App& command, Context& context, const std::string& exam
     command.add_option("--store", context.store,
                        "Workspace file (default: MANTISSA_STORE, else the one the desktop program opens)");
     command.add_flag("--json", context.json, "JSON on standard output and nothing else");
-    command.add_flag("--quiet", context.quiet, "No progress on standard error");
+    command.add_flag("--quiet", context.quiet, "No progress on standard error; a run prints nothing unless it fails");
     command.footer("Example: " + example);
 }
 

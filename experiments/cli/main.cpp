@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     app.add_option("--store", context.store,
                    "Workspace file (default: MANTISSA_STORE, else the one the desktop program opens)");
     app.add_flag("--json", context.json, "JSON on standard output and nothing else");
-    app.add_flag("--quiet", context.quiet, "No progress on standard error");
+    app.add_flag("--quiet", context.quiet, "No progress on standard error; a run prints nothing unless it fails");
     addRunCommands(app, context);
     addLiveCommands(app, context);
     addListCommands(app, context);

@@ -41,7 +41,7 @@ void RunPrinter::note(const std::string& text) {
 }
 
 void RunPrinter::line(const std::string& text) {
-    if (json_) return;
+    if (json_ || quiet_) return;
     clearProgress();
     std::puts(text.c_str());
     std::fflush(stdout);

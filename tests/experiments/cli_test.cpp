@@ -161,7 +161,9 @@ TEST_F(Cli, RunShowListCompareExport) {
     EXPECT_EQ(run("export one --metrics 'numerics/*/clipped' --format npy --out '" + (folder / "npy") + "'").code, 0);
     EXPECT_TRUE(std::filesystem::exists(folder / "npy/numerics.h.0.mlp.fc2.grad_output.clipped.npy"));
 
-    ASSERT_EQ(train("--set train.steps=30 --set precision.mode=bf16 --quiet --name two").code, 0);
+    const Result quiet = train("--set train.steps=30 --set precision.mode=bf16 --quiet --name two");
+    ASSERT_EQ(quiet.code, 0);
+    EXPECT_EQ(quiet.out + quiet.err, "");
     const Json compared = run("compare one two --baseline two --json").json();
     EXPECT_EQ(compared["runs"].size(), 2u);
     EXPECT_EQ(compared["config"][0]["path"], "precision.mode");
