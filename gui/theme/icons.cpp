@@ -100,6 +100,7 @@ class ThemeIconEngine : public QIconEngine {
         paintGlyph(*painter, glyph_, rect, color(token));
     }
     QPixmap pixmap(const QSize& size, QIcon::Mode mode, QIcon::State state) override {
+        if (size.isEmpty()) return QPixmap();  // a button that is not laid out yet asks too
         QPixmap pixmap(size);
         pixmap.fill(Qt::transparent);
         QPainter painter(&pixmap);

@@ -1,18 +1,19 @@
 #include "gui/theme/style_sheet.h"
 
 #include <QDir>
+#include <QHash>
 #include <QRegularExpression>
 #include <QStandardPaths>
+#include <QWidget>
 
 #include "gui/theme/theme.h"
 
 namespace mantissa::gui {
 namespace {
 
-// @token is replaced by the colour of that name. No font in the sheet: it would beat setFont().
+// One rule a line; @token is replaced by the colour of that name. No font in the sheet: it would beat setFont().
+// Tooltips, splitters and the ground of windows are the style's and the palette's business (theme.cpp).
 const char* const kTemplate = R"(
-QToolTip { background: @raised; color: @text; border: 1px solid @line2; padding: 4px 6px; }
-QMainWindow, QDialog { background: @window; }
 QMenuBar { background: transparent; border: none; }
 QMenuBar::item { background: transparent; color: @text2; padding: 6px 11px; border-radius: 4px; }
 QMenuBar::item:selected, QMenuBar::item:pressed { background: @hover; color: @text; }
@@ -75,8 +76,6 @@ QScrollBar::handle:horizontal { background: @line2; min-width: 28px; border-radi
 QScrollBar::handle:hover { background: @text3; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
-QScrollArea { background: transparent; border: none; }
-QSplitter::handle { background: @line; }
 QTabBar { background: transparent; border: none; qproperty-drawBase: 0; }
 QTabBar::tab { background: transparent; color: @text2; border: none; border-bottom: 2px solid transparent; padding: 0 12px; height: 37px; margin-right: 2px; }
 QTabBar::tab:selected { color: @text; border-bottom-color: @accent; }
@@ -107,7 +106,16 @@ QString imageFile(const QString& name, const QString& body, const QColor& stroke
 
 }  // namespace
 
-QString applicationStyleSheet() {
+namespace {
+
+/// Classes with rules of their own; the first that a widget inherits counts.
+constexpr const char* kClasses[] = {"QMenuBar",   "QMenu",          "QPushButton", "QToolButton",
+                                    "QComboBox",  "QCheckBox",      "QHeaderView", "QTableView",
+                                    "QTreeView",  "QListView",      "QLineEdit",   "QTextEdit",
+                                    "QScrollBar", "QPlainTextEdit", "QTabBar",     "QProgressBar"};
+
+/// The template with the colours of the theme.
+QString colouredSheet() {
     QString sheet = QString::fromUtf8(kTemplate);
     sheet.replace(QStringLiteral("@chevron"),
                   imageFile(QStringLiteral("chevron"), QStringLiteral("M4 6.5 8 10.5 12 6.5"), color(Token::Text2)));
@@ -127,6 +135,42 @@ QString applicationStyleSheet() {
         from = match.capturedEnd();
     }
     return out + sheet.mid(from);
+}
+
+/// The rules with a selector that begins with `name`.
+QString rulesOf(const QStringList& rules, const char* name) {
+    const QRegularExpression selector(QStringLiteral("(?:^|, )%1(?![A-Za-z])").arg(QLatin1String(name)));
+    QString out;
+    for (const QString& rule : rules)
+        if (selector.match(rule.left(rule.indexOf(QLatin1Char('{')))).hasMatch()) out += rule + QLatin1Char('\n');
+    return out;
+}
+
+QHash<QString, QString>& sheets() {
+    static QHash<QString, QString> cache;
+    return cache;
+}
+
+}  // namespace
+
+QString controlSheet(const QWidget& widget) {
+    const char* name = nullptr;
+    for (const char* known : kClasses)
+        if (!name && widget.inherits(known)) name = known;
+    if (!name) return QString();
+    // The list and the field of a combo box are styled by its own rules.
+    for (const QWidget* above = widget.parentWidget(); above; above = above->parentWidget())
+        if (above->inherits("QComboBox") && !widget.inherits("QScrollBar")) return QString();
+    QHash<QString, QString>& cache = sheets();
+    if (cache.isEmpty()) {
+        const QStringList rules = colouredSheet().split(QLatin1Char('\n'), Qt::SkipEmptyParts);
+        for (const char* known : kClasses) cache.insert(QLatin1String(known), rulesOf(rules, known));
+    }
+    return cache.value(QLatin1String(name));
+}
+
+void clearControlSheets() {
+    sheets().clear();
 }
 
 }  // namespace mantissa::gui

@@ -6,14 +6,17 @@
 #include <QDBusPendingCallWatcher>
 #include <QDBusPendingReply>
 #include <QDBusVariant>
+#include <QPainter>
 #include <QPalette>
 #include <QProxyStyle>
 #include <QStyleFactory>
+#include <QStyleOption>
+#include <QToolTip>
 #include <algorithm>
 #include <cmath>
 
+#include "gui/theme/control_styler.h"
 #include "gui/theme/fonts.h"
-#include "gui/theme/style_sheet.h"
 
 namespace mantissa::gui {
 namespace {
@@ -54,13 +57,30 @@ QPalette makePalette() {
     return p;
 }
 
-/// Fusion that does not underline the mnemonics of menus (Alt still works) and has no shadows under menus.
+/// Fusion that does not underline the mnemonics of menus (Alt still works); splitters and tooltips are plain.
 class PlainFusion : public QProxyStyle {
   public:
     PlainFusion() : QProxyStyle(QStyleFactory::create(QStringLiteral("Fusion"))) {}
     int styleHint(StyleHint hint, const QStyleOption* option, const QWidget* widget,
                   QStyleHintReturn* data) const override {
-        return hint == SH_UnderlineShortcut ? 0 : QProxyStyle::styleHint(hint, option, widget, data);
+        return hint == SH_UnderlineShortcut      ? 0
+               : hint == SH_ToolTipLabel_Opacity ? 255
+                                                 : QProxyStyle::styleHint(hint, option, widget, data);
+    }
+    void drawControl(ControlElement element, const QStyleOption* option, QPainter* painter,
+                     const QWidget* widget) const override {
+        if (element == CE_Splitter) return painter->fillRect(option->rect, color(Token::Line));
+        QProxyStyle::drawControl(element, option, painter, widget);
+    }
+    void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
+                       const QWidget* widget) const override {
+        if (element != PE_PanelTipLabel) return QProxyStyle::drawPrimitive(element, option, painter, widget);
+        painter->fillRect(option->rect, color(Token::Raised));
+        painter->setPen(color(Token::Line2));
+        painter->drawRect(option->rect.adjusted(0, 0, -1, -1));
+    }
+    int pixelMetric(PixelMetric metric, const QStyleOption* option, const QWidget* widget) const override {
+        return metric == PM_ToolTipLabelFrameWidth ? 6 : QProxyStyle::pixelMetric(metric, option, widget);
     }
 };
 
@@ -101,8 +121,11 @@ void Theme::follow() {
 void Theme::apply() {
     for (int i = 0; i < 3; ++i) maps_[i] = mapTable(static_cast<ColorMap>(i), dark_);
     if (qApp) {
-        QApplication::setPalette(makePalette());
-        qApp->setStyleSheet(applicationStyleSheet());
+        const QPalette palette = makePalette();
+        QApplication::setPalette(palette);
+        QToolTip::setPalette(palette);
+        static auto* const styler = new ControlStyler(qApp);
+        styler->restyle();
     }
     Q_EMIT changed();
 }

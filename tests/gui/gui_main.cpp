@@ -2,8 +2,7 @@
 // only: QVERIFY inside a gtest test returns without failing it.
 #include <gtest/gtest.h>
 
-#include <QApplication>
-
+#include "gui/heartbeat.h"
 #include "gui/theme/theme.h"
 
 int main(int argc, char** argv) {
@@ -11,7 +10,7 @@ int main(int argc, char** argv) {
         qputenv("QT_QPA_PLATFORM", "offscreen");
     }
     ::testing::InitGoogleTest(&argc, argv);
-    QApplication application(argc, argv);
+    mantissa::gui::TracedApplication application(argc, argv);
     mantissa::gui::Theme::instance().install(mantissa::gui::ThemeChoice::Dark);
     return RUN_ALL_TESTS();
 }

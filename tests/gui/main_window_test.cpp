@@ -346,12 +346,17 @@ TEST_F(Window, BenchNamesTheWrongValueAndCastsTheRest) {
 
 TEST_F(Window, ThemeSwitchRepaintsEverything) {
     window_->openPage(QStringLiteral("device"));
-    Theme::instance().setChoice(ThemeChoice::Light);
-    QImage picture = window_->grab().toImage();
-    EXPECT_EQ(picture.pixelColor(4, picture.height() - 10), Theme::tokenColor(Token::Panel, false));
-    Theme::instance().setChoice(ThemeChoice::Dark);
-    picture = window_->grab().toImage();
-    EXPECT_EQ(picture.pixelColor(4, picture.height() - 10), Theme::tokenColor(Token::Panel, true));
+    for (const bool dark : {false, true}) {
+        Theme::instance().setChoice(dark ? ThemeChoice::Dark : ThemeChoice::Light);
+        // The window appears in the new colours at once when all controls on screen have them, some 0.1 s later.
+        EXPECT_TRUE(waitFor([&] {
+            const QImage picture = window_->grab().toImage();
+            return picture.pixelColor(4, picture.height() - 10) == Theme::tokenColor(Token::Panel, dark);
+        }));
+        const auto* field = window_->findChild<QLineEdit*>();
+        EXPECT_TRUE(
+            waitFor([&] { return field->styleSheet().contains(Theme::tokenColor(Token::Raised, dark).name()); }));
+    }
 }
 
 }  // namespace
