@@ -251,6 +251,8 @@ void RunSeries::takeSteps(const QString& id, const SharedSteps& steps) {
         add("tokens", double(step.totalTokens));
         add("tokens_per_s", step.tokensPerSecond);
         add("step_ms", step.stepMs);
+        const auto& seconds = metrics_[QStringLiteral("seconds")];  // the sum of the step times, as the store keeps it
+        add("seconds", (seconds->empty() ? 0 : double(seconds->y(seconds->size() - 1))) + step.stepMs / 1e3);
         add("memory_bytes", double(step.memoryBytes));
         add("phase/matmul_ms", step.metrics.phaseSeconds[0] * 1e3);
         add("phase/attention_ms", step.metrics.phaseSeconds[1] * 1e3);

@@ -1,11 +1,8 @@
 #include "gui/pages/live_page.h"
 
-#include <QComboBox>
 #include <QGridLayout>
 #include <QHBoxLayout>
-#include <QMenu>
 #include <QStackedWidget>
-#include <QToolButton>
 #include <QVBoxLayout>
 #include <cmath>
 
@@ -88,9 +85,9 @@ LivePage::LivePage(RunController& controller, QWidget* parent)
     connect(health_, &HealthCard::twinRequested, this, &Page::launchRequested);
     connect(health_, &HealthCard::healthChanged, this, &LivePage::updateFigures);
     connect(health_, &HealthCard::stepRequested, this, [this](double step) {
-        const double half = (link_.view().high - link_.view().low) / 8;
-        link_.setView(step - half, step + half);
-        link_.setCursor(step);
+        const double half = (link_.view().high - link_.view().low) / 8, x = xOfStep(run_, step);
+        link_.setView(x - half, x + half);
+        link_.setCursor(x);
     });
     connect(&controller, &RunController::runChanged, this, [this](const QString& id) {
         if (id == run() && isVisible()) {
@@ -117,56 +114,6 @@ LivePage::LivePage(RunController& controller, QWidget* parent)
 
 QWidget* LivePage::sidePanel() {
     return health_;
-}
-
-void LivePage::buildTools() {
-    tools_ = new QWidget(this);
-    auto* row = new QHBoxLayout(tools_);
-    row->setContentsMargins(0, 0, 0, 0);
-    row->setSpacing(8);
-    row->addWidget(new TextLabel(QStringLiteral("Smoothing"), Token::Text2, TextSize::Small, false, tools_));
-    smoothing_ = new QComboBox(tools_);
-    for (double alpha : {0.0, 0.9, 0.97, 0.99, 0.997}) {
-        smoothing_->addItem(alpha == 0 ? QStringLiteral("none") : QString::number(alpha), alpha);
-    }
-    smoothing_->setCurrentIndex(2);
-    smoothing_->setAccessibleName(QStringLiteral("Smoothing"));
-    smoothing_->setToolTip(
-        QStringLiteral("Exponential moving average with debias divisor over all steps; non-finite steps are skipped."));
-    connect(smoothing_, &QComboBox::currentIndexChanged, this,
-            [this] { setSmoothing(smoothing_->currentData().toDouble()); });
-    row->addWidget(smoothing_);
-    back_ = new QToolButton(tools_);
-    back_->setIcon(icon(Glyph::Undo));
-    back_->setToolTip(QStringLiteral("Zoom back (Alt+←)"));
-    back_->setAccessibleName(QStringLiteral("Zoom back"));
-    back_->setEnabled(false);
-    connect(back_, &QToolButton::clicked, &link_, &XLink::back);
-    connect(&link_, &XLink::historyChanged, this, [this] { back_->setEnabled(link_.canBack()); });
-    row->addWidget(back_);
-    follow_ = new QToolButton(tools_);
-    follow_->setIcon(icon(Glyph::Follow));
-    follow_->setText(QStringLiteral("Follow"));
-    follow_->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-    follow_->setCheckable(true);
-    follow_->setChecked(true);
-    follow_->setToolTip(QStringLiteral("Keep the newest steps in view (F)"));
-    connect(follow_, &QToolButton::clicked, &link_, &XLink::setFollow);
-    connect(&link_, &XLink::followChanged, follow_, &QToolButton::setChecked);
-    row->addWidget(follow_);
-    auto* exporting = new QToolButton(tools_);
-    exporting->setIcon(icon(Glyph::Export));
-    exporting->setToolTip(QStringLiteral("Copy, show or export the chart"));
-    exporting->setAccessibleName(QStringLiteral("Export"));
-    exporting->setPopupMode(QToolButton::InstantPopup);
-    auto* menu = new QMenu(exporting);
-    connect(menu, &QMenu::aboutToShow, this, [this, menu] {  // filled anew: it shows the scale in force
-        qDeleteAll(menu->findChildren<QMenu*>());
-        menu->clear();
-        loss_->fillMenu(*menu);
-    });
-    exporting->setMenu(menu);
-    row->addWidget(exporting);
 }
 
 QWidget* LivePage::buildLoss() {
@@ -323,7 +270,6 @@ void LivePage::rebuild() {
     const int style = info ? info->styleIndex : 0;
     const RunInfo* baseInfo = controller().run(base_.id());
     const bool base = hasBaseline();
-    const SeriesStyle baseStyle = Theme::instance().series(baseInfo ? baseInfo->styleIndex : 0);
     const Ink baseInk = Ink::run(baseInfo ? baseInfo->styleIndex : 0);
     smooth_ = std::make_shared<SeriesPyramid>();
     baseSmooth_ = std::make_shared<SeriesPyramid>();
@@ -334,17 +280,18 @@ void LivePage::rebuild() {
     extendSmoothed(*raw, *smooth_, average_);
     extendSmoothed(*base_.metric(QStringLiteral("loss")), *baseSmooth_, baseAverage_);
     updateDifference();
+    mapped_.clear();
 
     PlotContent loss;
     PlotCurve curve;
     curve.name = QStringLiteral("train, raw");
-    curve.data = raw;
+    curve.data = onAxis(run_, raw);
     curve.ink = Ink::of(Token::Text2, 0.5);
     curve.legendValue = false;
     loss.curves.push_back(curve);
     for (const auto& tail : run_.tails(QStringLiteral("loss"))) {  // superseded by a resume
         PlotCurve old = curve;
-        old.data = tail;
+        old.data = onAxis(run_, tail);
         old.ink = Ink::of(Token::Text3, 0.3);
         old.inLegend = old.sizesY = old.snaps = false;
         old.dash = {3, 3};
@@ -353,7 +300,7 @@ void LivePage::rebuild() {
     if (base) {
         PlotCurve other;
         other.name = baselineName();
-        other.data = baseSmooth_;
+        other.data = onAxis(base_, baseSmooth_);
         other.ink = baseInk;
         other.width = 1.5;
         other.dash = {6, 4};
@@ -361,14 +308,14 @@ void LivePage::rebuild() {
         loss.curves.push_back(other);
     }
     curve.name = QStringLiteral("smoothed");
-    curve.data = smooth_;
+    curve.data = onAxis(run_, smooth_);
     curve.ink = Ink::run(style);
     curve.width = 2;
     curve.legendValue = true;
     loss.curves.push_back(curve);
     PlotCurve validation;
     validation.name = QStringLiteral("validation");
-    validation.data = run_.metric(QStringLiteral("val_loss"));
+    validation.data = onAxis(run_, run_.metric(QStringLiteral("val_loss")));
     validation.ink = Ink::run(style);
     validation.width = 0;
     validation.sampleMarker = Marker::Circle;
@@ -379,8 +326,14 @@ void LivePage::rebuild() {
                               QStringLiteral("entropy floor %1").arg(formatLoss(*run_.document().entropyFloor)),
                               Ink::of(Token::Text2)});
     }
+    setAxisOptions(loss_, true);
+    setAxisOptions(strip_, true);
+    for (PlotView* view : {norm_, rate_, speed_}) {
+        setAxisOptions(view, false);
+    }
     PlotOptions options = loss_->options();
-    options.robustFrom = run_.spec().trainer.schedule.warmup;
+    const double warm = xOfStep(run_, double(run_.spec().trainer.schedule.warmup));
+    options.robustFrom = std::isfinite(warm) ? warm : 0;
     options.xLabels = !base;
     options.margins = base ? kLossMargins : QMargins(48, 26, 12, 24);
     lossCard_->setHint(lossUnit() + QStringLiteral(", log"));
@@ -394,7 +347,7 @@ void LivePage::rebuild() {
         PlotContent strip;
         PlotCurve gap;
         gap.name = QStringLiteral("difference");
-        gap.data = difference_;
+        gap.data = onAxis(run_, difference_);
         gap.ink = Ink::run(style);
         gap.width = 1.4;
         strip.curves.push_back(gap);
@@ -406,7 +359,7 @@ void LivePage::rebuild() {
         PlotContent content;
         PlotCurve line;
         line.name = QStringLiteral("now");
-        line.data = run_.metric(QLatin1String(metric));
+        line.data = onAxis(run_, run_.metric(QLatin1String(metric)));
         line.ink = Ink::run(style);
         line.width = width;
         content.curves.push_back(line);
@@ -422,15 +375,24 @@ void LivePage::rebuild() {
     planned_ = std::make_shared<SeriesPyramid>();
     const auto& trainer = run_.spec().trainer;
     const int64_t steps = std::max<int64_t>(info ? info->steps : 0, trainer.steps);
-    const auto lr = rate.curves[0].data;
+    const auto lr = run_.metric(QStringLiteral("lr"));
+    const double now = lr->empty() ? 0 : lr->lastX(),
+                 stepSeconds = run_.recentMedian(QStringLiteral("step_ms"), 100) / 1e3;
+    // Steps to come take as long as the last hundred.
+    const auto xOfPlan = [&](int64_t step) {
+        return xAxis() == kTime && double(step) > now
+                   ? xOfStep(run_, now) + (double(step) - now) * (std::isfinite(stepSeconds) ? stepSeconds : 0)
+                   : xOfStep(run_, double(step));
+    };
     if (run_.loaded() && info && !info->ended()) {
         const int64_t from = lr->empty() ? 1 : int64_t(lr->lastX());
         for (int64_t k = 0; k <= 400; ++k) {
             const int64_t step = from + (steps - from) * k / 400;
-            if (planned_->empty() || double(step) > planned_->lastX()) {
-                planned_->append(double(step),
-                                 float(engine::scheduledRate(trainer.schedule, double(trainer.optimizer.learningRate),
-                                                             step, trainer.steps)));
+            const double x = xOfPlan(step);
+            if (std::isfinite(x) && (planned_->empty() || x > planned_->lastX())) {
+                planned_->append(
+                    x, float(engine::scheduledRate(trainer.schedule, double(trainer.optimizer.learningRate), step,
+                                                   trainer.steps)));
             }
         }
     }
@@ -445,7 +407,8 @@ void LivePage::rebuild() {
         rate.curves.push_back(plan);
     }
     rateView->setContent(rate);
-    rateView->setOwnRange(0, double(std::max<int64_t>(steps, 1)) * 1.01);
+    const double end = xOfPlan(std::max<int64_t>(steps, 1));
+    rateView->setOwnRange(0, (std::isfinite(end) && end > 0 ? end : 1) * 1.01);
 
     auto [speedView, speed] = single(speed_, "tokens_per_s", 1.2);
     if (const double rateOfBase = base_.recentMedian(QStringLiteral("tokens_per_s"), 100);
@@ -454,7 +417,6 @@ void LivePage::rebuild() {
                                Ink::of(Token::Text2), true});
     }
     speedView->setContent(speed);
-    Q_UNUSED(baseStyle);
     updateEvents();
     extend();
 }
@@ -467,6 +429,9 @@ void LivePage::extend() {
     extendSmoothed(*raw, *smooth_, average_);
     if (hasBaseline()) {
         updateDifference();
+    }
+    extendMapped();
+    if (hasBaseline()) {
         if (!difference_->empty()) {
             double sum = 0;
             size_t count = 0;
@@ -483,7 +448,9 @@ void LivePage::extend() {
         }
     }
     if (!raw->empty()) {
-        link_.setExtent(0, raw->lastX());
+        if (const double last = xOfStep(run_, raw->lastX()); std::isfinite(last)) {
+            link_.setExtent(0, last);
+        }
         sinceData_.restart();
     }
     if (!isVisible()) {
@@ -501,7 +468,11 @@ void LivePage::extend() {
 }
 
 void LivePage::updateEvents() {
-    const std::vector<PlotEvent> events = railEvents(run_.events());
+    std::vector<PlotEvent> events = railEvents(run_.events());
+    for (PlotEvent& event : events) {
+        event.x = xOfStep(run_, event.x);
+    }
+    std::erase_if(events, [](const PlotEvent& event) { return !std::isfinite(event.x); });
     for (PlotView* view : {loss_, strip_, norm_, speed_}) {
         view->setEvents(events);
     }

@@ -43,8 +43,16 @@ class LivePage : public Page {
     void refresh() override;
     void showEvent(QShowEvent* event) override;
     void hideEvent(QHideEvent* event) override;
+    void resizeEvent(QResizeEvent* event) override;
 
   private:
+    enum XAxis { kStep, kTokens, kTime };
+    /// A curve over steps and its copy over tokens or time.
+    struct Mapped {
+        const RunSeries* run;
+        std::shared_ptr<const SeriesPyramid> from;
+        std::shared_ptr<SeriesPyramid> to;
+    };
     void buildTools();
     QWidget* buildLoss();
     QWidget* buildGrid();
@@ -57,6 +65,11 @@ class LivePage : public Page {
     void updateState();
     void updateEvents();
     void setSmoothing(double alpha);
+    XAxis xAxis() const;
+    double xOfStep(const RunSeries& series, double step) const;
+    std::shared_ptr<SeriesPyramid> onAxis(const RunSeries& series, std::shared_ptr<SeriesPyramid> data);
+    void extendMapped();
+    void setAxisOptions(PlotView* view, bool unit);
     bool hasBaseline() const;
     QString baselineName() const;
     QString lossUnit() const;
@@ -66,10 +79,12 @@ class LivePage : public Page {
     double alpha_ = 0.97;
     std::shared_ptr<SeriesPyramid> smooth_, baseSmooth_, difference_, planned_;
     DebiasedEma average_{0.97}, baseAverage_{0.97};
+    std::vector<Mapped> mapped_;
     bool stale_ = true;
 
     QWidget* tools_ = nullptr;
-    QComboBox* smoothing_ = nullptr;
+    QComboBox *axis_ = nullptr, *smoothing_ = nullptr;
+    QLabel *axisLabel_ = nullptr, *smoothingLabel_ = nullptr;
     QToolButton *follow_ = nullptr, *back_ = nullptr;
     MessageStrip* banner_ = nullptr;
     FiguresCard* figures_ = nullptr;

@@ -5,10 +5,33 @@
 #include <QPainter>
 #include <QScrollBar>
 #include <QToolTip>
+#include <utility>
 
 #include "gui/theme/fonts.h"
 
 namespace mantissa::gui {
+
+namespace {
+
+constexpr int kLine = 15;  ///< a second line of the title
+
+/// The text in one line, or broken at the last space that fits; what does not fit into the last line is elided.
+std::pair<QString, QString> wrapped(const QString& text, const QFontMetricsF& metrics, double room, bool twoLines) {
+    if (!twoLines) {
+        return {metrics.elidedText(text, Qt::ElideRight, room), QString()};
+    }
+    qsizetype cut = text.size();
+    while (cut > 0 && metrics.horizontalAdvance(text.left(cut)) > room) {
+        const qsizetype space = text.lastIndexOf(QLatin1Char(' '), cut - 1);
+        if (space <= 0) {
+            return {metrics.elidedText(text, Qt::ElideRight, room), QString()};
+        }
+        cut = space;
+    }
+    return {text.left(cut), metrics.elidedText(text.mid(cut + 1), Qt::ElideRight, room)};
+}
+
+}  // namespace
 
 NoteList::NoteList(const QString& name, QWidget* parent) : QAbstractScrollArea(parent) {
     setFrameShape(QFrame::NoFrame);
@@ -32,16 +55,38 @@ void NoteList::setNotes(std::vector<Note> notes, const QString& emptyText) {
                      .simplified();
     }
     setAccessibleDescription(notes_.empty() ? emptyText : words.join(QStringLiteral("; ")));
+    measure();
     updateBar();
     viewport()->update();
 }
 
 int NoteList::contentHeight() const {
     int height = 0;
-    for (const Note& note : notes_) {
-        height += heightOf(note);
+    for (size_t i = 0; i < notes_.size(); ++i) {
+        height += heightOf(i);
     }
     return notes_.empty() ? 22 : height;
+}
+
+int NoteList::heightOf(size_t index) const {
+    return (notes_[index].detail.isEmpty() ? 22 : 36) + (wraps_[index] ? kLine : 0);
+}
+
+double NoteList::titleLeft(const Note& note) const {
+    return 12 + (note.series >= 0 ? 32 : note.glyph >= 0 ? 22 : 0) + (leadWidth_ > 0 ? leadWidth_ + 10 : 0);
+}
+
+void NoteList::measure() {
+    const QFontMetricsF small(uiFont(TextSize::Small)), body(uiFont(TextSize::Body));
+    leadWidth_ = 0;
+    for (const Note& note : notes_) {
+        leadWidth_ = std::max(leadWidth_, small.horizontalAdvance(note.lead));
+    }
+    wraps_.assign(notes_.size(), 0);
+    for (size_t i = 0; i < notes_.size(); ++i) {
+        const double room = viewport()->width() - 12 - titleLeft(notes_[i]);
+        wraps_[i] = notes_[i].right.isEmpty() && body.horizontalAdvance(notes_[i].title) > room;
+    }
 }
 
 void NoteList::updateBar() {
@@ -52,16 +97,17 @@ void NoteList::updateBar() {
 
 void NoteList::resizeEvent(QResizeEvent* event) {
     QAbstractScrollArea::resizeEvent(event);
+    measure();
     updateBar();
 }
 
 int NoteList::noteAt(int y) const {
     int top = -verticalScrollBar()->value();
     for (size_t i = 0; i < notes_.size(); ++i) {
-        if (y >= top && y < top + heightOf(notes_[i])) {
+        if (y >= top && y < top + heightOf(i)) {
             return int(i);
         }
-        top += heightOf(notes_[i]);
+        top += heightOf(i);
     }
     return -1;
 }
@@ -76,34 +122,28 @@ void NoteList::paintEvent(QPaintEvent*) {
                          emptyText_);
         return;
     }
-    double leadWidth = 0;
-    for (const Note& note : notes_) {
-        leadWidth = std::max(leadWidth, QFontMetricsF(small).horizontalAdvance(note.lead));
-    }
     int top = -verticalScrollBar()->value();
     for (size_t i = 0; i < notes_.size(); ++i) {
         const Note& note = notes_[i];
-        const QRectF row(0, top, viewport()->width(), heightOf(note));
-        top += heightOf(note);
+        const QRectF row(0, top, viewport()->width(), heightOf(i));
+        top += heightOf(i);
         if (row.bottom() < 0 || row.top() > viewport()->height()) {
             continue;
         }
         if (int(i) == hovered_ || (int(i) == current_ && hasFocus())) {
             painter.fillRect(row.adjusted(4, 0, -4, 0), color(Token::Hover));
         }
-        double left = 12;
+        const double left = titleLeft(note);
         if (note.series >= 0) {
-            paintSample(painter, Theme::instance().series(note.series), QRectF(left, row.top() + 6, 22, 10));
-            left += 32;
+            paintSample(painter, Theme::instance().series(note.series), QRectF(12, row.top() + 6, 22, 10));
         } else if (note.glyph >= 0) {
-            paintGlyph(painter, Glyph(note.glyph), QRectF(left, row.top() + 4, 14, 14), color(note.token));
-            left += 22;
+            paintGlyph(painter, Glyph(note.glyph), QRectF(12, row.top() + 4, 14, 14), color(note.token));
         }
-        if (leadWidth > 0) {
+        if (leadWidth_ > 0) {
             painter.setFont(small);
             painter.setPen(color(Token::Text3));
-            painter.drawText(QRectF(left, row.top() + 2, leadWidth, 18), Qt::AlignRight | Qt::AlignVCenter, note.lead);
-            left += leadWidth + 10;
+            painter.drawText(QRectF(left - leadWidth_ - 10, row.top() + 2, leadWidth_, 18),
+                             Qt::AlignRight | Qt::AlignVCenter, note.lead);
         }
         double right = row.right() - 12;
         if (!note.right.isEmpty()) {
@@ -117,12 +157,15 @@ void NoteList::paintEvent(QPaintEvent*) {
         const QFont& titleFont = note.right.isEmpty() ? body : strong;
         painter.setFont(titleFont);
         painter.setPen(color(Token::Text));
-        painter.drawText(QRectF(left, row.top() + 2, right - left, 18), Qt::AlignLeft | Qt::AlignVCenter,
-                         QFontMetricsF(titleFont).elidedText(note.title, Qt::ElideRight, right - left));
+        const auto [first, second] = wrapped(note.title, QFontMetricsF(titleFont), right - left, wraps_[i]);
+        painter.drawText(QRectF(left, row.top() + 2, right - left, 18), Qt::AlignLeft | Qt::AlignVCenter, first);
+        painter.drawText(QRectF(left, row.top() + 2 + kLine, right - left, 18), Qt::AlignLeft | Qt::AlignVCenter,
+                         second);
         painter.setFont(small);
         painter.setPen(color(Token::Text2));
         const double room = row.right() - 12 - left;
-        painter.drawText(QRectF(left, row.top() + 18, room, 15), Qt::AlignLeft | Qt::AlignVCenter,
+        painter.drawText(QRectF(left, row.top() + (wraps_[i] ? kLine : 0) + 18, room, 15),
+                         Qt::AlignLeft | Qt::AlignVCenter,
                          QFontMetricsF(small).elidedText(note.detail, Qt::ElideRight, room));
     }
 }

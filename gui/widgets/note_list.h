@@ -3,6 +3,7 @@
 #pragma once
 
 #include <QAbstractScrollArea>
+#include <cstdint>
 #include <vector>
 
 #include "gui/theme/icons.h"
@@ -20,8 +21,8 @@ struct Note {
     double step = -1;
 };
 
-/// Up, down, Return and click choose a note. Text is elided only where the widget is too narrow; the whole is then in
-/// the tooltip.
+/// Up, down, Return and click choose a note. A title without a value at its right goes on in a second line; what still
+/// does not fit is elided, and the whole is in the tooltip.
 class NoteList : public QAbstractScrollArea {
     Q_OBJECT
   public:
@@ -42,10 +43,14 @@ class NoteList : public QAbstractScrollArea {
     bool viewportEvent(QEvent* event) override;
 
   private:
-    int heightOf(const Note& note) const { return note.detail.isEmpty() ? 22 : 36; }
+    void measure();
+    int heightOf(size_t index) const;
+    double titleLeft(const Note& note) const;
     int noteAt(int y) const;
     void updateBar();
     std::vector<Note> notes_;
+    std::vector<uint8_t> wraps_;  ///< the title takes two lines
+    double leadWidth_ = 0;
     QString emptyText_;
     int current_ = -1, hovered_ = -1;
 };
