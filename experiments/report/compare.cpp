@@ -28,10 +28,14 @@ double valueAt(const Series& series, const std::vector<double>& x, double limit)
     return value;
 }
 
+constexpr int64_t kTail = 1000;  ///< steps
+
 std::map<std::string, double> finals(RunStore& store, const RunSummary& run, Axis axis, double limit) {
     std::map<std::string, double> final;
     for (const char* name : {"val_loss", "loss", "grad_norm"}) {
-        const Series series = store.series(run.id, name);
+        // By step the last value is asked for: of a long run its end is enough.
+        Series series = store.series(run.id, name, axis == Axis::Step ? std::max<int64_t>(1, run.step - kTail) : 0);
+        if (series.values.empty()) series = store.series(run.id, name);
         if (!series.values.empty()) final[name] = valueAt(series, axisValues(store, run.id, series, axis), limit);
     }
     const Series times = store.series(run.id, "step_ms", std::max<int64_t>(1, run.step - 99));
@@ -234,7 +238,7 @@ Comparison compareRuns(RunStore& store, const std::vector<std::string>& ids, con
                 row.difference[name] = value - other->second;
                 row.ratio[name] = value / other->second;
             }
-        if (run.id != base->id)
+        if (run.id != base->id && (run.seed == base->seed || runs.size() == 2))
             if (PartingPoint point = part(store, run.id, base->id, tolerance); point.step > 0)
                 result.parts.push_back(std::move(point));
         result.runs.push_back(std::move(row));

@@ -43,7 +43,7 @@ struct Comparison {
     std::string baseline;
     std::vector<ComparedRun> runs;
     std::vector<ConfigRow> config;
-    std::vector<PartingPoint> parts;
+    std::vector<PartingPoint> parts;   ///< of runs with the baseline's seed, or of the only other one
     std::vector<GroupVerdict> groups;  ///< baseline's group first
 };
 

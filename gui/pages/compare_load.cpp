@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/spec/run_spec.h"
 #include "gui/format/numbers.h"
 #include "gui/models/alarm_rules.h"
 #include "gui/pages/compare_page.h"
@@ -104,6 +105,7 @@ void ComparePage::loadStrips() {
         std::vector<LayerStrip> strips;
         double lastStep = 1;
         std::optional<double> floor;
+        QString unit;
     };
     controller().load(
         this, kStrips,
@@ -113,6 +115,8 @@ void ComparePage::loadStrips() {
                 const RunDocument document = store.document(run.id);
                 const auto row = store.run(run.id);
                 answer.floor = document.entropyFloor;
+                answer.unit = parseSpec(document.specJson).spec.data.vocabulary == 96 ? QStringLiteral("nats/char")
+                                                                                      : QStringLiteral("nats/token");
                 if (!row || row->step < 1) {
                     continue;
                 }
@@ -127,9 +131,11 @@ void ComparePage::loadStrips() {
         },
         [this](Answer answer) {
             strips_->setStrips(std::move(answer.strips), heatScale(shownStatistics().front(), 0, 1), answer.lastStep);
-            if (answer.floor != floor_) {
+            if (answer.floor != floor_ || answer.unit != lossUnit_) {
                 floor_ = answer.floor;
+                lossUnit_ = answer.unit;
                 rebuildCurves();
+                rebuildVerdicts();
             }
         });
 }

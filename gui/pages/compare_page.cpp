@@ -72,6 +72,7 @@ void prepare(QTableView* table, const QString& name) {
     table->setWordWrap(false);
     table->horizontalHeader()->setStretchLastSection(true);
     table->setItemDelegate(new RunDelegate(table));
+    table->setTabKeyNavigation(false);  // Tab goes to the next control, arrows to the next cell
     table->horizontalHeader()->setHighlightSections(false);
 }
 
@@ -102,6 +103,8 @@ ComparePage::ComparePage(RunController& controller, QWidget* parent) : Page(cont
     rows->addLayout(middle, 72);
     rows->addWidget(buildTable(), 28);
     buildTools();
+    refreshTimer_.setSingleShot(true);
+    connect(&refreshTimer_, &QTimer::timeout, this, &ComparePage::readAll);
     curvesTimer_.setSingleShot(true);
     connect(&curvesTimer_, &QTimer::timeout, this, &ComparePage::rebuildCurves);
     againTimer_.setSingleShot(true);
@@ -129,7 +132,8 @@ void ComparePage::buildTools() {
     row->setSpacing(8);
     const auto combo = [&](const char* label, const char* tip,
                            std::initializer_list<std::pair<const char*, const char*>> items) {
-        row->addWidget(new TextLabel(QString::fromUtf8(label), Token::Text2, TextSize::Small, false, tools_));
+        toolLabels_.push_back(new TextLabel(QString::fromUtf8(label), Token::Text2, TextSize::Small, false, tools_));
+        row->addWidget(toolLabels_.back());
         auto* box = new QComboBox(tools_);
         for (const auto& [text, data] : items) {
             box->addItem(QString::fromUtf8(text), QString::fromUtf8(data));
@@ -286,7 +290,9 @@ QWidget* ComparePage::buildTable() {
     finalTable_->setSortingEnabled(true);
     finalTable_->sortByColumn(-1, Qt::AscendingOrder);
     finalTable_->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);
-    finalTable_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
+    for (int column : {int(FinalNumbersModel::Name), int(FinalNumbersModel::Paired)}) {
+        finalTable_->horizontalHeader()->setSectionResizeMode(column, QHeaderView::ResizeToContents);
+    }
     finalTable_->setMinimumHeight(100);
     card->body()->setContentsMargins(2, 0, 2, 4);
     card->body()->addWidget(finalTable_);
@@ -304,17 +310,34 @@ QString ComparePage::effectiveBaseline() const {
     return visibleRuns().contains(baseline()) ? baseline() : visibleRuns().isEmpty() ? QString() : visibleRuns().last();
 }
 
+/// The baseline, then the others in the order in which they were made.
 QStringList ComparePage::order() const {
     QStringList ids = visibleRuns();
     const QString base = effectiveBaseline();
     ids.removeAll(base);
+    std::stable_sort(ids.begin(), ids.end(), [this](const QString& a, const QString& b) {
+        const RunInfo *x = controller().run(a), *y = controller().run(b);
+        return x && y && x->createdMs < y->createdMs;
+    });
     if (!base.isEmpty()) {
         ids.prepend(base);
     }
     return ids;
 }
 
+void ComparePage::resizeEvent(QResizeEvent* event) {
+    Page::resizeEvent(event);
+    for (QLabel* label : toolLabels_) {
+        label->setVisible(width() >= 1100);  // the tools share the row of the tabs; the fields have tooltips
+    }
+}
+
+/// Run, selection and baseline change one after the other: what they ask for is read once.
 void ComparePage::refresh() {
+    refreshTimer_.start(0);
+}
+
+void ComparePage::readAll() {
     stack_->setCurrentIndex(visibleRuns().isEmpty() ? 0 : 1);
     compared_ = false;
     comparison_ = Comparison();

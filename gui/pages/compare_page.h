@@ -2,6 +2,7 @@
 #pragma once
 
 #include <QHash>
+#include <QLabel>
 #include <optional>
 
 #include "experiments/report/compare.h"
@@ -22,6 +23,7 @@ namespace mantissa::gui {
 class Card;
 class FiguresCard;
 class NoteList;
+struct Note;
 class TextLabel;
 
 /// The selected runs over each other by step, tokens or time. Curves come one by one, baseline first; a run that cannot
@@ -41,6 +43,7 @@ class ComparePage : public Page {
 
   protected:
     void refresh() override;
+    void resizeEvent(QResizeEvent* event) override;
 
   private:
     struct Group {
@@ -53,6 +56,7 @@ class ComparePage : public Page {
         SharedCurve curve;
         bool failed = false;
     };
+    void readAll();
     void buildTools();
     QWidget* buildCurves();
     QWidget* buildSide();
@@ -67,6 +71,7 @@ class ComparePage : public Page {
     void rebuildCurves();
     void rebuildFinal();
     void rebuildVerdicts();
+    Note partingNote(const Group& group, const RunInfo& base) const;
     void rebuildParts();
     void showConfig();
     QString metric() const;
@@ -78,11 +83,13 @@ class ComparePage : public Page {
     bool compared_ = false;
     QHash<QString, Loaded> loaded_;  ///< by run, for the metric and axis now chosen
     QString loadedFor_;              ///< metric and axis of loaded_
-    QTimer curvesTimer_, againTimer_;
+    QTimer refreshTimer_, curvesTimer_, againTimer_;
     QStringList failedRuns_;
     std::optional<double> floor_;  ///< entropy floor, where all runs share one
+    QString lossUnit_ = QStringLiteral("nats/token");
 
     QWidget* tools_ = nullptr;
+    std::vector<QLabel*> toolLabels_;
     QComboBox *metric_ = nullptr, *axis_ = nullptr, *below_ = nullptr;
     QStackedWidget* stack_ = nullptr;
     TextLabel *empty_ = nullptr, *highlight_ = nullptr, *belowHint_ = nullptr, *belowTitle_ = nullptr,

@@ -1,6 +1,7 @@
 // Curves, verdicts, numbers and parting points of the Compare page, made from what was read.
 #include <QComboBox>
 #include <QLabel>
+#include <QSet>
 #include <QTableView>
 #include <algorithm>
 #include <cmath>
@@ -61,6 +62,7 @@ std::vector<ComparePage::Group> ComparePage::groups() const {
         return controller().run(id) ? controller().run(id)->styleIndex : 0;
     };
     if (compared_ && !comparison_.groups.empty()) {
+        QSet<int> used;
         for (const GroupVerdict& verdict : comparison_.groups) {
             Group group;
             group.name = QString::fromStdString(verdict.name);
@@ -70,7 +72,15 @@ std::vector<ComparePage::Group> ComparePage::groups() const {
             if (group.runs.size() == 1 && controller().run(group.runs.first())) {
                 group.name = controller().run(group.runs.first())->name;
             }
+            // Colours go round after eight runs: a group takes that of its first run whose colour no other group has.
             group.style = styleOf(group.runs.value(0));
+            for (const QString& id : group.runs) {
+                if (!used.contains(styleOf(id) % kSeriesCount)) {
+                    group.style = styleOf(id);
+                    break;
+                }
+            }
+            used.insert(group.style % kSeriesCount);
             group.verdict = &verdict;
             result.push_back(std::move(group));
         }
@@ -113,7 +123,7 @@ void ComparePage::rebuildCurves() {
                         : [](double v) { return formatLossDifference(v); };
     curveCard_->setTitle(options.title);
     curveCard_->setHint(loss && !sameData ? QStringLiteral("different data or tokenizers: losses cannot be compared")
-                        : loss            ? QStringLiteral("nats/token, log")
+                        : loss            ? lossUnit_ + QStringLiteral(", log")
                         : options.yScale == ScaleKind::Log ? QStringLiteral("log")
                                                            : QStringLiteral("tokens/s"));
 
@@ -183,6 +193,8 @@ void ComparePage::rebuildCurves() {
                 line.runMarker.reset();
                 line.inLegend = true;
                 line.name = group.name;
+                line.sizesY =
+                    !group.verdict || group.verdict->verdict != "does not train";  // it would flatten the rest
                 gaps.curves.push_back(line);
             }
         }
@@ -331,16 +343,16 @@ void ComparePage::rebuildVerdicts() {
             figure.badgeToken = Token::Text2;
             figure.badgeGlyph = int(Glyph::Pin);
             figure.value = std::isnan(row.validation) ? notMeasured() : formatNumber(row.validation, 5);
-            figure.unit = std::isnan(row.sd) ? QStringLiteral("nats/token")
-                                             : QStringLiteral("± %1  nats/token").arg(formatNumber(row.sd, 2));
+            figure.unit =
+                std::isnan(row.sd) ? lossUnit_ : QStringLiteral("± %1  %2").arg(formatNumber(row.sd, 2), lossUnit_);
             figure.meaning = QStringLiteral("reference for all differences");
         } else {
             figure.value = row.bad && std::isnan(row.validation) ? QStringLiteral("NaN")
                            : std::isnan(row.difference)          ? notMeasured()
                                                                  : formatLossDifference(row.difference);
             figure.unit = group.verdict && row.runs > 1
-                              ? QStringLiteral("± %1  nats/token").arg(formatNumber(group.verdict->differenceSd, 2))
-                              : QStringLiteral("nats/token");
+                              ? QStringLiteral("± %1  %2").arg(formatNumber(group.verdict->differenceSd, 2), lossUnit_)
+                              : lossUnit_;
             const QString words = group.verdict ? QString::fromStdString(group.verdict->verdict) : QString();
             const bool good = words.startsWith(QStringLiteral("no difference")) ||
                               words.startsWith(QStringLiteral("within")) || words.startsWith(QStringLiteral("better"));
@@ -376,29 +388,53 @@ void ComparePage::rebuildVerdicts() {
     verdicts_->setFigures(std::move(figures));
 }
 
-void ComparePage::rebuildParts() {
-    std::vector<Note> notes;
+/// Where one group parts from the baseline, in words: the run with the baseline's seed stands for it, as runs of
+/// different seeds differ from the first step on.
+Note ComparePage::partingNote(const Group& group, const RunInfo& base) const {
+    Note note;
+    note.series = group.style;
+    note.title = group.name;
+    const RunInfo* run = nullptr;
+    for (const QString& id : group.runs) {
+        const RunInfo* info = controller().run(id);
+        run = info && (!run || info->seed == base.seed) ? info : run;
+    }
+    if (!run) {
+        return note;
+    }
+    const auto fp8 = [](const RunInfo& info) { return info.recipe.startsWith(QLatin1String("fp8")); };
+    if (!fp8(*run)) {
+        note.detail = QStringLiteral("casts nothing to FP8: no statistics to compare");
+    } else if (!fp8(base)) {
+        note.detail = QStringLiteral("the baseline has no FP8 statistics to compare with");
+    } else if (run->seed != base.seed) {
+        note.detail = QStringLiteral("has no run with the baseline's seed %1").arg(base.seed);
+    } else {
+        note.detail = QStringLiteral("amax and scale stay within 10 % of the baseline's in all common steps");
+    }
     for (size_t i = 0; i < comparison_.parts.size(); ++i) {
         const PartingPoint& part = comparison_.parts[i];
-        const RunInfo* info = controller().run(QString::fromStdString(part.run));
-        Note note;
-        note.series = info ? info->styleIndex : 0;
-        note.title = info ? info->name : QString::fromStdString(part.run);
-        if (part.step > 0) {
+        if (part.step > 0 && QString::fromStdString(part.run) == run->id) {
             note.detail =
                 QStringLiteral("parts at step %1, %2: %3 %4, baseline %5")
                     .arg(formatCount(part.step), shortTensor(part.tensor), QString::fromStdString(part.statistic),
                          formatNumber(part.value, 3), formatNumber(part.baseline, 3));
             note.key = int(i);
-        } else {
-            note.detail = QStringLiteral("stays within tolerance of the baseline in all common steps");
         }
-        notes.push_back(std::move(note));
     }
-    parts_->setNotes(std::move(notes),
-                     visibleRuns().size() < 2 ? QStringLiteral("Pick a second run.")
-                     : compared_ ? QStringLiteral("No tensor was recorded both by the baseline and by another run.")
-                                 : QStringLiteral("Reading the statistics."));
+    return note;
+}
+
+void ComparePage::rebuildParts() {
+    std::vector<Note> notes;
+    const std::vector<Group> all = groups();
+    const RunInfo* base = controller().run(effectiveBaseline());
+    for (size_t g = 1; compared_ && base && g < all.size(); ++g) {
+        notes.push_back(partingNote(all[g], *base));
+    }
+    parts_->setNotes(std::move(notes), visibleRuns().size() < 2 ? QStringLiteral("Pick a second run.")
+                                       : compared_ ? QStringLiteral("All of these runs are seeds of one setting.")
+                                                   : QStringLiteral("Reading the statistics."));
 }
 
 void ComparePage::showConfig() {
