@@ -5,6 +5,7 @@
 #include <QPainter>
 #include <QPixmap>
 #include <QTimer>
+#include <utility>
 
 #include "gui/heartbeat.h"
 #include "gui/main_window.h"
@@ -15,7 +16,7 @@ namespace {
 using namespace mantissa::gui;
 
 struct Options {
-    QString store, preset, page, theme, size, screenshot;
+    QString store, preset, page, theme, size, screenshot, select;
     double after = 2;
     bool start = false;
 };
@@ -32,6 +33,7 @@ Options parseOptions(const QApplication& app) {
     option("store", "Run store to open (else MANTISSA_STORE, else the default workspace)", "FILE");
     option("preset", "Preset to open in the launch dialog, or to start with --start", "NAME");
     parser.addOption({QStringLiteral("start"), QStringLiteral("Start the preset at once")});
+    option("select", "Runs to select: names or ids, separated by commas, or all", "RUNS");
     option("page", "Page to open: live, numerics, compare, formats, device", "NAME");
     option("theme", "dark, light or system", "THEME");
     option("size", "Size of the window", "WxH");
@@ -41,6 +43,7 @@ Options parseOptions(const QApplication& app) {
     Options options;
     options.store = parser.value(QStringLiteral("store"));
     options.preset = parser.value(QStringLiteral("preset"));
+    options.select = parser.value(QStringLiteral("select"));
     options.page = parser.value(QStringLiteral("page"));
     options.theme = parser.value(QStringLiteral("theme"));
     options.size = parser.value(QStringLiteral("size"));
@@ -54,6 +57,15 @@ ThemeChoice themeChoice(const QString& word) {
     if (word == QLatin1String("light")) return ThemeChoice::Light;
     if (word == QLatin1String("dark")) return ThemeChoice::Dark;
     return ThemeChoice::System;
+}
+
+/// The runs that are named, in the order of the list; all of them for "all".
+QStringList namedRuns(const RunController& controller, const QString& names) {
+    const QStringList wanted = names.split(QLatin1Char(','), Qt::SkipEmptyParts);
+    QStringList ids;
+    for (const RunInfo& run : controller.runs())
+        if (names == QLatin1String("all") || wanted.contains(run.id) || wanted.contains(run.name)) ids.prepend(run.id);
+    return ids;
 }
 
 void takePicture(MainWindow& window, const QString& path) {
@@ -71,7 +83,7 @@ void takePicture(MainWindow& window, const QString& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    QApplication app(argc, argv);
+    TracedApplication app(argc, argv);
     QCoreApplication::setApplicationName(QStringLiteral("mantissa"));
     QCoreApplication::setApplicationVersion(QStringLiteral(MANTISSA_VERSION));
     QApplication::setApplicationDisplayName(QStringLiteral("Mantissa"));
@@ -86,13 +98,17 @@ int main(int argc, char** argv) {
     if (size.size() == 2) window.resize(size[0].toInt(), size[1].toInt());
     window.show();
     const QString heartbeat = qEnvironmentVariable("MANTISSA_HEARTBEAT");
-    if (!heartbeat.isEmpty()) new Heartbeat(heartbeat, &app);
+    if (!heartbeat.isEmpty()) app.trace(new Heartbeat(heartbeat, &app));
 
     QObject::connect(&controller, &RunController::storeOpened, &window, [&, first = true]() mutable {
         if (!std::exchange(first, false)) return;
         if (!options.preset.isEmpty() && options.start) window.startPreset(options.preset);
         if (!options.preset.isEmpty() && !options.start) window.openLaunchPreset(options.preset);
         if (!options.page.isEmpty()) window.openPage(options.page);
+    });
+    QObject::connect(&controller, &RunController::runsChanged, &window, [&, first = true]() mutable {
+        if (options.select.isEmpty() || controller.runs().isEmpty() || !std::exchange(first, false)) return;
+        window.runList().chooseMany(namedRuns(controller, options.select));
     });
     controller.openStore(QString::fromStdString(mantissa::experiments::defaultStorePath(options.store.toStdString())));
     if (!options.screenshot.isEmpty())

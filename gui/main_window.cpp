@@ -191,6 +191,7 @@ void MainWindow::addPage(const QString& name, const QString& title, Glyph glyph,
     stack_->addWidget(page);
     const int tab = tabs_->addTab(icon(glyph, Token::Text2, Token::Accent), title);
     tabs_->updateGeometry();  // Qt 6.4 keeps the size hint of the empty bar when tabs come before the first show
+    glyphs_.push_back(glyph);
     tabs_->setTabToolTip(tab, tr("%1 (Ctrl+%2)").arg(title).arg(tab + 1));
     connect(page, &Page::statusTextChanged, this, &MainWindow::updateStatus);
     connect(page, &Page::pageRequested, this, &MainWindow::openPage);
@@ -306,6 +307,10 @@ void MainWindow::connectController() {
             runList_->select(!current.isEmpty()      ? current
                              : controller_.run(kept) ? kept
                                                      : controller_.runs().last().id);
+        }
+        if (!selected_.isEmpty() && !controller_.run(selected_)) {  // deleted, here or by another program
+            selectionChanged({}, {});
+            if (!controller_.runs().isEmpty()) runList_->select(controller_.runs().last().id);
         }
         for (const auto& entry : pages_) entry.second->setBaseline(controller_.baseline());
         showPage(tabs_->currentIndex());
@@ -452,6 +457,9 @@ void MainWindow::updateBanner() {
 void MainWindow::resizeEvent(QResizeEvent* event) {
     QMainWindow::resizeEvent(event);
     runList_->setVisible(!userHidList_ && width() >= kListBelow);
+    // Narrow: the tabs are words alone, as the page's tools need the row too.
+    for (int i = 0; i < tabs_->count(); ++i)
+        tabs_->setTabIcon(i, width() < kListBelow ? QIcon() : icon(glyphs_[i], Token::Text2, Token::Accent));
     updateDrawer();
 }
 

@@ -48,6 +48,7 @@ class MainWindow : public QMainWindow {
     void closeEvent(QCloseEvent* event) override;
     void resizeEvent(QResizeEvent* event) override;
     void dragEnterEvent(QDragEnterEvent* event) override;
+    void dragLeaveEvent(QDragLeaveEvent* event) override;
     void dropEvent(QDropEvent* event) override;
 
   private:
@@ -102,6 +103,7 @@ class MainWindow : public QMainWindow {
     QAction *pause_ = nullptr, *stop_ = nullptr, *checkpoint_ = nullptr, *fork_ = nullptr, *change_ = nullptr;
     QList<QAction*> actions_;
     QVector<QPair<QString, Page*>> pages_;
+    QVector<Glyph> glyphs_;  ///< of their tabs
     QWidget* emptyPage_ = nullptr;
     RefusedPage* refusedPage_ = nullptr;
     QPointer<LaunchDialog> launch_;

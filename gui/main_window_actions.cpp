@@ -352,6 +352,7 @@ void MainWindow::showKeys() {
     dialog->setWindowTitle(tr("Keys"));
     dialog->setAccessibleName(tr("Keys"));
     auto* table = new QTableWidget(static_cast<int>(std::size(keys)), 2, dialog);
+    table->setTabKeyNavigation(false);
     table->setHorizontalHeaderLabels({tr("Key"), tr("Does")});
     table->verticalHeader()->hide();
     table->setShowGrid(false);
@@ -390,15 +391,17 @@ void MainWindow::openFile(const QString& path) {
     if (!path.endsWith(QLatin1String(".json"), Qt::CaseInsensitive)) return controller_.openStore(path);
     controller_.compute(
         this, 1, [path] { return experiments::readSpecFile(path.toStdString()); },
-        [this](const experiments::ParsedSpec& parsed) {
+        [this, name = QFileInfo(path).fileName()](const experiments::ParsedSpec& parsed) {
             if (parsed.ok()) {
                 openLaunch(QString::fromStdString(parsed.spec.toJson()));
                 return;
             }
             const auto& error = parsed.errors.front();
             banners_
-                ->show(QStringLiteral("problem"), MessageKind::Bad,
-                       QString::fromStdString(error.path.empty() ? error.message : error.path + ": " + error.message))
+                ->show(
+                    QStringLiteral("problem"), MessageKind::Bad,
+                    name + QStringLiteral(": ") +
+                        QString::fromStdString(error.path.empty() ? error.message : error.path + ": " + error.message))
                 ->setClosable(tr("Close this message"));
         });
 }
@@ -452,6 +455,10 @@ void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
     status_->setRight(
         tr("Drop opens the file: a store replaces the one shown, a spec opens the launch dialog, safetensors open in "
            "the checkpoint inspector"));
+}
+
+void MainWindow::dragLeaveEvent(QDragLeaveEvent*) {
+    updateStatus();
 }
 
 void MainWindow::dropEvent(QDropEvent* event) {

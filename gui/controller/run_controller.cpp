@@ -102,17 +102,20 @@ void RunController::openStore(const QString& path) {
     using experiments::RunStore;
     const std::string file = path.toStdString();
     // The writer first: it makes the file when there is none.
-    writer_.post([this, c = connections_, file, path] {
-        c->writer.reset();
-        c->writerProblem.clear();
+    writer_.post([this, c = connections_, file, path, again = path == store_.path] {
+        if (again) c->writer.reset();
         StoreStatus status;
         status.path = path;
         try {
-            c->writer = std::make_unique<RunStore>(file, RunStore::Mode::ReadWrite);
+            auto opened = std::make_unique<RunStore>(file, RunStore::Mode::ReadWrite);
+            c->writer = std::move(opened);
+            c->writerProblem.clear();
             status.open = true;
             status.readOnlyReason = QString::fromStdString(c->writer->readOnlyReason());
         } catch (const std::exception& exception) {
-            c->writerProblem = sentence(exception);
+            const QString problem = sentence(exception);
+            if (c->writer) return toGui([this, problem] { reportProblem(problem); });  // the old store stays open
+            c->writerProblem = problem;
         }
         const auto reopen = [c, file](std::unique_ptr<RunStore>& store, QString& problem) {
             store.reset();

@@ -5,7 +5,9 @@
 #include <QGridLayout>
 #include <QHBoxLayout>
 #include <QHeaderView>
+#include <QPainter>
 #include <QScrollArea>
+#include <QStyledItemDelegate>
 #include <QToolButton>
 #include <QVBoxLayout>
 
@@ -46,6 +48,24 @@ int stateOf(const experiments::DeviceReport& report, const std::string& what, QS
     return -1;
 }
 
+/// Cells begin under the text of their head.
+class PaddedDelegate : public QStyledItemDelegate {
+  public:
+    using QStyledItemDelegate::QStyledItemDelegate;
+    void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+        QStyleOptionViewItem inner = option;
+        inner.rect.adjust(kPadding, 0, -kPadding, 0);
+        if (option.state & QStyle::State_Selected) painter->fillRect(option.rect, color(Token::Sel));
+        QStyledItemDelegate::paint(painter, inner, index);
+    }
+    QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+        return QStyledItemDelegate::sizeHint(option, index) + QSize(2 * kPadding, 0);
+    }
+
+  private:
+    static constexpr int kPadding = 5;  ///< and the style's own 3
+};
+
 }  // namespace
 
 DevicePage::DevicePage(RunController& controller, QWidget* parent) : Page(controller, parent) {
@@ -66,6 +86,7 @@ DevicePage::DevicePage(RunController& controller, QWidget* parent) : Page(contro
     connect(copy, &QToolButton::clicked, this, [this] { QApplication::clipboard()->setText(asText()); });
     what->headTools()->addWidget(copy);
     table_ = new QTableWidget(what);
+    table_->setTabKeyNavigation(false);
     table_->setAccessibleName(tr("What runs where"));
     table_->setToolTip(tr("Capability by device: native, emulated or absent, and why"));
     table_->verticalHeader()->hide();
@@ -74,6 +95,7 @@ DevicePage::DevicePage(RunController& controller, QWidget* parent) : Page(contro
     table_->setEditTriggers(QAbstractItemView::NoEditTriggers);
     table_->setSelectionBehavior(QAbstractItemView::SelectRows);
     table_->setWordWrap(true);
+    table_->setItemDelegate(new PaddedDelegate(table_));
     table_->horizontalHeader()->setDefaultAlignment(Qt::AlignLeft | Qt::AlignVCenter);
     what->body()->addWidget(table_);
     column->addWidget(what, 1);

@@ -83,6 +83,7 @@ RefusedPage::RefusedPage(RunController& controller, QWidget* parent) : QWidget(p
     body->addLayout(plan);
     planCard_->addSection(tr("Changes that make it fit"), tr("each computed by the same plan"));
     table_ = new QTableWidget(0, 4, planCard_);
+    table_->setTabKeyNavigation(false);
     table_->setHorizontalHeaderLabels({tr("Change"), tr("Needs"), tr("Result"), tr("Effect on the result")});
     table_->setAccessibleName(tr("Changes that make it fit"));
     table_->setToolTip(tr("Choose one, then apply it"));

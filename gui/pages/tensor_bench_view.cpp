@@ -210,6 +210,8 @@ QWidget* TensorBenchView::makeResult() {
     auto* list = new Card(tr("Codes"), tr("one row a value"), side);
     model_ = new BenchModel(this);
     table_ = new QTableView(list);
+    table_->setTabKeyNavigation(false);
+    values_->setTabChangesFocus(true);
     table_->setModel(model_);
     table_->setAccessibleName(tr("Codes of the values"));
     table_->setToolTip(tr("Value, code, dequantized value and error"));

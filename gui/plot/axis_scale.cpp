@@ -133,7 +133,9 @@ std::vector<double> niceSteps(double low, double high, int wanted, bool whole) {
     return result;
 }
 
-std::vector<Tick> ticks(const AxisScale& scale, int wanted, const QString& suffix, bool plusSign) {
+namespace {
+
+std::vector<Tick> about(const AxisScale& scale, int wanted, const QString& suffix, bool plusSign) {
     if (scale.kind == ScaleKind::Log) {
         return log10Ticks(scale, wanted, suffix);
     }
@@ -148,6 +150,16 @@ std::vector<Tick> ticks(const AxisScale& scale, int wanted, const QString& suffi
     for (double position : niceSteps(scale.low, scale.high, wanted, whole)) {
         const QString sign = plusSign && position > 0 ? QStringLiteral("+") : QString();
         result.push_back({position, sign + axisNumber(position, step) + suffix});
+    }
+    return result;
+}
+
+}  // namespace
+
+std::vector<Tick> ticks(const AxisScale& scale, int wanted, const QString& suffix, bool plusSign) {
+    std::vector<Tick> result = about(scale, wanted, suffix, plusSign);
+    for (int more = 1; more <= 4 && result.size() < 2; ++more) {  // one number alone is no scale
+        result = about(scale, wanted + more, suffix, plusSign);
     }
     return result;
 }

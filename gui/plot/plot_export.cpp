@@ -211,6 +211,7 @@ void PlotView::showData() {
     dialog->resize(520, 560);
     auto* layout = new QVBoxLayout(dialog);
     auto* table = new QTableView(dialog);
+    table->setTabKeyNavigation(false);
     table->setModel(new PlotTable(*this, table));
     table->verticalHeader()->hide();
     table->verticalHeader()->setDefaultSectionSize(24);

@@ -379,6 +379,12 @@ void RunListPanel::selectMany(const QStringList& ids) {
     restoring_ = was;
 }
 
+void RunListPanel::chooseMany(const QStringList& ids) {
+    keptCurrent_ = firstOf(ids);
+    selectMany(ids);
+    emitSelection();
+}
+
 void RunListPanel::focusFilter() {
     filter_->setFocus(Qt::ShortcutFocusReason);
     filter_->selectAll();

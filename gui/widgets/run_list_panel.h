@@ -40,6 +40,8 @@ class RunListPanel : public QWidget {
     QString currentId() const;
     void select(const QString& id);
     void selectMany(const QStringList& ids);
+    /// As selectMany(), as if the user had clicked them: selectionChanged() follows.
+    void chooseMany(const QStringList& ids);
     void focusFilter();
     RunListModel& model() { return *model_; }
     RunTable& table() { return *table_; }

@@ -41,10 +41,16 @@ void SegmentedBar::clearCurrent() {
 }
 
 std::vector<double> SegmentedBar::edges() const {
-    const QFontMetricsF metrics(uiFont(TextSize::Body));
+    const QFontMetricsF metrics(uiFont(TextSize::Body, true));  // the chosen one is drawn in it
+    double text = 0;
+    for (const QString& segment : segments_) {
+        text += metrics.horizontalAdvance(segment);
+    }
+    const double padding =
+        std::clamp((width() - 1 - text) / double(std::max<qsizetype>(1, segments_.size())), 8.0, 24.0);
     std::vector<double> result{0};
-    for (const QString& text : segments_) {
-        result.push_back(result.back() + metrics.horizontalAdvance(text) + 24);
+    for (const QString& segment : segments_) {
+        result.push_back(result.back() + metrics.horizontalAdvance(segment) + padding);
     }
     const double over = result.back() - width();
     if (over > 0 && current_ >= 0) {
@@ -58,7 +64,7 @@ std::vector<double> SegmentedBar::edges() const {
 }
 
 QSize SegmentedBar::sizeHint() const {
-    const QFontMetricsF metrics(uiFont(TextSize::Body));
+    const QFontMetricsF metrics(uiFont(TextSize::Body, true));
     double width = 1;
     for (const QString& text : segments_) {
         width += metrics.horizontalAdvance(text) + 24;
