@@ -183,7 +183,9 @@ void ComparePage::rebuildCurves() {
             }
             const CurveGroup gap = pairs.empty() ? CurveGroup{} : differenceOf(pairs, ratio);
             if (gap.mean && !gap.mean->empty()) {
-                if (gap.low) {
+                // A group that does not train would flatten the rest: it leaves the scale.
+                const bool trains = !group.verdict || group.verdict->verdict != "does not train";
+                if (gap.low && trains) {
                     gaps.bands.push_back({gap.low, gap.high, Ink::run(group.style, 0.16)});
                 }
                 PlotCurve line = curve;
@@ -193,8 +195,7 @@ void ComparePage::rebuildCurves() {
                 line.runMarker.reset();
                 line.inLegend = true;
                 line.name = group.name;
-                line.sizesY =
-                    !group.verdict || group.verdict->verdict != "does not train";  // it would flatten the rest
+                line.sizesY = trains;
                 gaps.curves.push_back(line);
             }
         }

@@ -202,6 +202,17 @@ bool PlotView::wantedRange(double& low, double& high) const {
             take(double(values[size_t(double(values.size() - 1) * 0.995)]));
         }
     }
+    for (const PlotBand& band : content_.bands) {
+        for (const SharedSeries& edge : {band.low, band.high}) {
+            if (edge && !edge->empty()) {
+                const size_t end = edge->lowerBound(range.high),
+                             begin = edge->lowerBound(std::max(range.low, options_.sizeFrom));
+                const RangeSummary all = edge->summary(std::min(begin, end), end);
+                take(double(y_.isLog() ? all.minPositive : all.min));
+                take(double(all.max));
+            }
+        }
+    }
     for (const PlotLine& line : content_.lines) {
         if (line.sizesY) {
             take(line.y);
