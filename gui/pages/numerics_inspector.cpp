@@ -17,7 +17,6 @@ using namespace experiments;
 
 namespace {
 
-constexpr double kUnderflowAmber = 1e-3;
 enum Counter { kElements, kZeros, kUnderflow, kSubnormal, kOverRange, kClipped, kInf, kNan };
 
 double share(const engine::TensorNumerics& t, Counter counter) {
@@ -92,9 +91,10 @@ TensorReport readTensor(RunStore& store, const std::string& id, int tensor, int6
     };
     newest(Statistic::Kurtosis, report.kurtosis);
     newest(Statistic::SqnrDb, report.sqnr);
+    const double limit = experiments::alarmRule(experiments::AlarmKind::Underflow).amber;
     const Series under = store.series(id, numericsName(entry, Statistic::UnderflowShare), 0);
     size_t i = size_t(std::upper_bound(under.steps.begin(), under.steps.end(), report.step) - under.steps.begin());
-    while (i > 0 && under.values[i - 1] > kUnderflowAmber) {
+    while (i > 0 && under.values[i - 1] > limit) {
         report.overSince = under.steps[--i];
     }
     if (report.overSince > 0 && i > 0) {
@@ -131,14 +131,16 @@ Verdict verdictOf(const TensorReport& report, const engine::CatalogueEntry& entr
                 QStringLiteral("This linear did not take part in an amax update; its values are cast at scale 1.")};
     }
     const double clipped = share(t, kClipped), under = share(t, kUnderflow);
-    if (clipped > 0) {
-        return {clipped > 1e-3 ? MessageKind::Bad : MessageKind::Warn,
+    const auto clipRule = experiments::alarmRule(experiments::AlarmKind::Clipped);
+    const auto underRule = experiments::alarmRule(experiments::AlarmKind::Underflow);
+    if (clipped > clipRule.amber) {
+        return {clipped > clipRule.red ? MessageKind::Bad : MessageKind::Warn,
                 QStringLiteral("Clipped %1 of the elements at step %2.")
                     .arg(formatShare(clipped), formatCount(report.step)),
                 QStringLiteral("amax is %1, the scale holds up to %2. The next update takes the new amax in.")
                     .arg(formatScale(double(t.amax)), formatScale(held))};
     }
-    if (entry.role == engine::TensorRole::GradOutput && under > kUnderflowAmber) {
+    if (entry.role == engine::TensorRole::GradOutput && under > underRule.amber) {
         QString finding = QStringLiteral("Underflow %1").arg(formatShare(under));
         if (report.overSince > 0) {
             finding += QStringLiteral(" for %1 steps").arg(formatCount(report.step - report.overSince + 1));
@@ -158,7 +160,7 @@ Verdict verdictOf(const TensorReport& report, const engine::CatalogueEntry& entr
         } else {
             outlook = QStringLiteral("The tensor spans more binades than %1 holds.").arg(QLatin1String(range.name));
         }
-        return {under > 0.05 ? MessageKind::Bad : MessageKind::Warn, finding, outlook};
+        return {under > underRule.red ? MessageKind::Bad : MessageKind::Warn, finding, outlook};
     }
     return {MessageKind::Ok, QStringLiteral("Nothing over a limit at step %1.").arg(formatCount(report.step)),
             std::isfinite(unused) ? QStringLiteral("Underflow %1, %2 binades of the range unused.")
