@@ -248,7 +248,7 @@ std::vector<WeightWhatIf> weightWhatIf(const WeightSample& sample) {
                                    : as.recipe == "block128x128" ? "blocks 128 × 128"
                                    : as.recipe == "mxfp8"        ? "MXFP8"
                                    : as.recipe == "nvfp4"        ? "NVFP4"
-                                   : as.powerOfTwo               ? "current, power of two"
+                                   : as.powerOfTwo               ? "current, 2ⁿ"
                                                                  : "current";
         const auto n = static_cast<double>(std::max<uint64_t>(1, result.counters.elements));
         rows.push_back({recipe + ", " + format, static_cast<double>(result.counters.underflow) / n,

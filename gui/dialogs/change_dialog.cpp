@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QPainter>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QShortcut>
 #include <QStyle>
 #include <QTimer>
@@ -60,6 +61,7 @@ ChangeDialog::ChangeDialog(RunController& controller, const QString& run, Mode m
     column->setSpacing(0);
     auto* head = new QHBoxLayout;
     head->setContentsMargins(20, 14, 20, 12);
+    head->setSpacing(12);
     head->addWidget(new TextLabel(title, Token::Text, TextSize::Title, true, this));
     head_ = new TextLabel(mode == Mode::Fork ? tr("A child run that goes on from there with the changed fields")
                                              : tr("Taken between two steps and marked on every chart"),
@@ -75,12 +77,17 @@ ChangeDialog::ChangeDialog(RunController& controller, const QString& run, Mode m
         area->setWidget(widget);
         area->setWidgetResizable(true);
         area->setFocusPolicy(Qt::NoFocus);
+        area->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
         area->setAccessibleName(name);
         area->viewport()->setAutoFillBackground(false);
         widget->setAutoFillBackground(false);
         return area;
     };
-    middle->addWidget(scrolled(makeForm(), tr("Fields")), 1);
+    QWidget* form = makeForm();
+    QScrollArea* fields = scrolled(form, tr("Fields"));
+    // Scrolls up and down only: what the widest row needs is the least width.
+    fields->setMinimumWidth(form->minimumSizeHint().width() + fields->verticalScrollBar()->sizeHint().width());
+    middle->addWidget(fields, 1);
     middle->addWidget(new Separator(Qt::Vertical, this));
     QScrollArea* plans = scrolled(makePlans(), tr("Precision plans"));
     plans->setFixedWidth(366);
@@ -88,9 +95,9 @@ ChangeDialog::ChangeDialog(RunController& controller, const QString& run, Mode m
     column->addLayout(middle, 1);
     column->addWidget(new Separator(Qt::Horizontal, this));
     column->addWidget(makeFoot());
-    setMinimumSize(820, 480);
-    const QSize room = parent ? parent->window()->size() - QSize(32, 32) : QSize(960, 640);
-    resize(std::min(960, room.width()), std::min(640, room.height()));
+    setMinimumHeight(480);
+    const QSize room = parent ? parent->window()->size() - QSize(32, 32) : QSize(1000, 640);
+    resize(std::min(1000, room.width()), std::min(640, room.height()));
     for (const QKeySequence& key : {QKeySequence(Qt::CTRL | Qt::Key_Return), QKeySequence(Qt::CTRL | Qt::Key_Enter)})
         connect(new QShortcut(key, this), &QShortcut::activated, this, [this] {
             if (go_->isEnabled()) go();

@@ -207,6 +207,8 @@ void DiagnosisView::showDiagnosis(std::shared_ptr<const Diagnosis> diagnosis, co
         note.right = stretch(finding);
         note.rightToken = Token::Text2;
         note.detail = text(finding.what);
+        if (note.detail.startsWith(note.title + QStringLiteral(": ")))  // the place stands above
+            note.detail = note.detail.mid(note.title.size() + 2);
         note.key = i;
         note.step = double(finding.firstStep);
         notes.push_back(note);

@@ -176,6 +176,7 @@ QWidget* TroubleView::buildSide() {
     side_->body()->addWidget(scroll, 1);
     auto* foot = new QHBoxLayout;
     foot->setContentsMargins(12, 8, 12, 12);
+    foot->setSpacing(8);
     go_ = new QPushButton(side_);
     go_->setProperty("kind", QStringLiteral("primary"));
     save_ = new QPushButton(tr("Save report…"), side_);
@@ -237,7 +238,7 @@ void TroubleView::fillWays(const experiments::RunSpec& spec, const RunInfo* run)
     const qint64 from = report_->checkpoint;
     const QString where = from >= 0 ? tr("from %1").arg(formatCount(from)) : tr("from the start");
     const QString same = QString::fromStdString(spec.toJson(-1));
-    list_.push_back({tr("replay %1").arg(where), tr("same fault again: spec or data; none: the machine"), from, same});
+    list_.push_back({tr("replay %1").arg(where), tr("same fault: spec or data"), from, same});
     if (report_->tensor >= 0 && precision.mode == engine::PrecisionMode::Fp8) {
         const auto& entry = catalogue_[size_t(report_->tensor)];
         if (isFp8(entry))
@@ -246,7 +247,7 @@ void TroubleView::fillWays(const experiments::RunSpec& spec, const RunInfo* run)
                                  p.rules.push_back({pattern(entry), 7, engine::RecipeKind::Bf16});
                              })});
         if (precision.recipe == engine::RecipeKind::Delayed)
-            list_.push_back({tr("current scaling"), tr("child run %1, no window to poison").arg(where), from,
+            list_.push_back({tr("current scaling"), tr("child run, no window"), from,
                              withSpec(spec, [](engine::PrecisionConfig& p) {
                                  p.recipe = engine::RecipeKind::Current;
                                  for (auto& rule : p.rules)

@@ -174,13 +174,15 @@ void ExponentsView::paintEvent(QPaintEvent*) {
     hatch.setAlphaF(0.45f);
     painter.fillRect(QRectF(xOf(least), area.top(), xOf(normal) - xOf(least), area.height()),
                      QBrush(hatch, Qt::BDiagPattern));
+    // A bin that only begins where the range ends holds values above it when amax says so.
+    const bool beyond = amax_ * scale_ > range_.largest * (1 + 1e-6);
     double tallest = 0, below = 0, above = 0;
     for (size_t i = 0; i < exponents_.counts.size(); ++i) {
         tallest = std::max(tallest, double(exponents_.counts[i]));
         const double exponent = exponents_.firstExponent + double(i);
         if (exponent + 1 <= least) {
             below += double(exponents_.counts[i]);
-        } else if (exponent >= most) {
+        } else if (exponent >= most && beyond) {
             above += double(exponents_.counts[i]);
         }
     }
@@ -188,7 +190,9 @@ void ExponentsView::paintEvent(QPaintEvent*) {
         const double exponent = exponents_.firstExponent + i;
         const double x = xOf(exponent), width = std::max(1.0, xOf(exponent + 1) - x - 1);
         const double bar = double(exponents_.counts[size_t(i)]) / tallest * (area.height() - 4);
-        const Token token = exponent + 1 <= least ? Token::Warn : exponent >= most ? Token::Bad : Token::Text3;
+        const Token token = exponent + 1 <= least        ? Token::Warn
+                            : exponent >= most && beyond ? Token::Bad
+                                                         : Token::Text3;
         painter.fillRect(QRectF(x, area.bottom() - std::max(bar, exponents_.counts[size_t(i)] ? 1.0 : 0.0), width,
                                 std::max(bar, exponents_.counts[size_t(i)] ? 1.0 : 0.0)),
                          color(token));
