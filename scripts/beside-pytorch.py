@@ -2,7 +2,7 @@
 """Training steps of Mantissa and of PyTorch on the same processors, in interleaved pairs.
 
 usage: beside-pytorch.py --peer SCRIPT [--python PYTHON] [--bench PROGRAM] [--config nano|minigpt] [--isa best|avx2]
-                         [--pairs N] [--seconds S] [--busy] [--record FILE]
+                         [--precision fp32,bf16,fp8] [--pairs N] [--seconds S] [--busy] [--record FILE]
 
 SCRIPT is a program that trains the same model in PyTorch: called with `--seconds S CONFIG:MODE`, MODE one of eager,
 compile, eager_bf16, compile_bf16, it prints a line "CONFIG MODE MEDIAN ms ...". A pair is one run of each program in each
@@ -53,14 +53,15 @@ def peer_step(args, mode):
 
 def measure_pair(args, known):
     """One pair: {column: ms}. known: the pairs before it, which decide which form of PyTorch is measured."""
-    pair = {f"ours {precision}": our_step(args, precision) for precision in OURS}
+    pair = {f"ours {p}": our_step(args, p) for p in OURS if p.split("-")[0] in args.precision}
     if args.busy:
         return pair
     for precision, modes in MODES.items():
-        first = known[0] if known else {}
-        measured = [mode for mode in modes if f"peer {mode}" in first]
-        if len(measured) == len(modes):
-            modes = [min(modes, key=lambda mode: first[f"peer {mode}"])]
+        if precision not in args.precision:
+            continue
+        earlier = [pair for pair in known if any(f"peer {mode}" in pair for mode in modes)]
+        if earlier:
+            modes = [min((m for m in modes if f"peer {m}" in earlier[0]), key=lambda m: earlier[0][f"peer {m}"])]
         for mode in modes:
             pair[f"peer {mode}"] = peer_step(args, mode)
     return {column: milliseconds for column, milliseconds in pair.items() if milliseconds is not None}
@@ -86,8 +87,9 @@ def report(args, pairs):
         print(f"  {column:32} {middle:9.2f} ({low:.2f} to {high:.2f}, n {count}) {TOKENS[args.config] / middle * 1e3:9.0f} tokens/s")
     for precision, modes in MODES.items():
         measured = [f"peer {mode}" for mode in modes if any(f"peer {mode}" in pair for pair in pairs)]
-        if measured:
-            peer = min(measured, key=lambda column: summary(pairs, column)[0])
+        if measured and not args.busy:
+            # The form that went on after the first pair.
+            peer = max(measured, key=lambda column: (summary(pairs, column)[3], -summary(pairs, column)[0]))
             print(f"  PyTorch ({peer[5:]}) / ours, {precision}: {ratio(pairs, peer, f'ours {precision}')}")
     print(f"  FP8 / BF16: {ratio(pairs, 'ours fp8-delayed', 'ours bf16')}")
     print(f"  FP8 / FP32: {ratio(pairs, 'ours fp8-delayed', 'ours fp32')}")
@@ -101,6 +103,7 @@ def main():
     parser.add_argument("--bench", default="build/release/bin/mantissa_bench")
     parser.add_argument("--config", choices=TOKENS, default="nano")
     parser.add_argument("--isa", choices=("best", "avx2"), default="best")
+    parser.add_argument("--precision", type=lambda text: text.split(","), default=["fp32", "bf16", "fp8"])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--busy", action="store_true")

@@ -49,10 +49,10 @@ struct Plan {
         sharedA = !op.a.kContiguous && packedA * 4 <= kPackedBytes;
         columns = columnsOfRegion(op.n, kernels.nr);
         const bool strided = !op.a.kContiguous && !op.b.kContiguous;
-        if (strided && op.n <= kNarrow && op.m >= op.n) {
+        if (strided && op.n <= kNarrow && op.m >= 2 * op.n) {
             sharedA = false;
             spanColumns(op.m, kernels.mr, threads);
-        } else if (strided && op.m <= kNarrow && op.m < op.n) {
+        } else if (strided && op.m <= kNarrow && op.n >= 2 * op.m) {
             ownB = true;
             columns = roundUp(op.n, kernels.nr);
             spanRows(op.m, kernels, threads);
