@@ -130,8 +130,9 @@ void NumericsPage::ensureView() {
             });
             connect(diagnosis_, &DiagnosisView::applyRequested, this,
                     [this](const QString& spec) { requestSpec(spec, true, -1); });
-            connect(diagnosis_, &DiagnosisView::forkRequested, this,
-                    [this](qint64 step, const QString& spec) { requestSpec(spec, false, step); });
+            connect(diagnosis_, &DiagnosisView::forkRequested, this, [this](qint64 step, const QString& spec) {
+                step < 0 ? Q_EMIT launchRequested(spec) : requestSpec(spec, false, step);
+            });
             connect(diagnosis_, &DiagnosisView::runRequested, this, &Page::runRequested);
         }
         modes_->setCurrentWidget(diagnosis_);
@@ -145,8 +146,9 @@ void NumericsPage::ensureView() {
                 if (tensor >= 0 && tensor < int(catalogue.size()))
                     showTensor(QString::fromStdString(engine::tensorName(catalogue[size_t(tensor)])), step);
             });
-            connect(troubleView_, &TroubleView::forkRequested, this,
-                    [this](qint64 step, const QString& spec) { requestSpec(spec, false, step); });
+            connect(troubleView_, &TroubleView::forkRequested, this, [this](qint64 step, const QString& spec) {
+                step < 0 ? Q_EMIT launchRequested(spec) : requestSpec(spec, false, step);
+            });
             connect(troubleView_, &TroubleView::resumeRequested, this, [this] { controller().resume(run()); });
             setStatistic(3);  // amax
         }

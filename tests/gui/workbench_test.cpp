@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "engine/checkpoint/safetensors.h"
+#include "experiments/job/first_trouble.h"
 #include "gui/controller/run_controller.h"
 #include "gui/dialogs/change_dialog.h"
 #include "gui/dialogs/checkpoint_dialog.h"
@@ -116,6 +117,45 @@ TEST_F(Workbench, FirstTroubleNamesStepAndTensor) {
     Q_EMIT page.troubleView()->tensorChosen(0, 295);
     EXPECT_EQ(page.mode(), NumericsPage::Mode::Heatmap);
     EXPECT_EQ(page.selectedTensor(), 0);
+}
+
+TEST_F(Workbench, FirstTroubleTellsWhatTheEngineFound) {
+    engine::TroubleReport found;
+    found.step = 250;
+    found.first.layer = "h.2";
+    found.first.op = "mlp.fc1";
+    found.tensor = "h.2.mlp.fc1/weight";
+    found.row = 0;
+    found.col = 3;
+    found.value = NAN;
+    found.text = "NaN in the weight of h.2 mlp.fc1, element (0, 3).";
+    const auto op = [](const char* layer, const char* name, bool backward, uint64_t nan) {
+        engine::OpCheck check;
+        check.layer = layer;
+        check.op = name;
+        check.backward = backward;
+        check.nan = nan;
+        return check;
+    };
+    found.chain = {op("h.2", "mlp.fc1", false, 2048), op("h.3", "norm1", false, 9), op("lm_head", "loss", false, 1),
+                   op("h.3", "mlp.fc2", true, 7)};
+    found.reachedLoss = true;
+    SyntheticRun run;
+    run.name = "found";
+    run.trouble = experiments::troubleJson(found);
+    const std::string path = folder_->filePath(QStringLiteral("found.mantissa")).toStdString();
+    const std::string id = addSyntheticRun(path, run);
+    experiments::RunStore store(path, experiments::RunStore::Mode::ReadOnly);
+    const TroubleReport report = readTrouble(store, id);
+    EXPECT_EQ(report.step, 250);
+    EXPECT_EQ(report.headline.toStdString(), found.text);
+    ASSERT_GE(report.tensor, 0);
+    EXPECT_EQ(engine::tensorName(store.document(id).catalogue[size_t(report.tensor)]), "h.2/mlp.fc1/weight");
+    ASSERT_EQ(report.chain.size(), 6u);  // first, forward, loss, backward, gradient norm, optimizer
+    EXPECT_TRUE(report.chain[0].detail.contains(QStringLiteral("(0, 3)")));
+    EXPECT_TRUE(report.chain[1].detail.contains(QStringLiteral("2 ops")));
+    EXPECT_EQ(report.chain[2].what, QStringLiteral("loss"));
+    EXPECT_EQ(report.chain[3].right, QStringLiteral("backward"));
 }
 
 TEST_F(Workbench, ARunWithoutTroubleHasNoSuchView) {
