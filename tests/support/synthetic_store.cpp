@@ -154,10 +154,12 @@ std::string addSyntheticRun(const std::string& path, const SyntheticRun& run) {
                           {Metric::PhaseElementwise, ms * 0.24},
                           {Metric::PhaseOptimizer, ms * 0.1},
                           {Metric::Seconds, clock}};
+        if (run.scalarsOnly)
+            record.scalars = {{Metric::Loss, loss}, {Metric::Tokens, tokens * t}, {Metric::Seconds, clock}};
         engine::NumericsRecord numerics;
         numerics.step = step;
         numerics.probed = record.probed;
-        for (size_t i = 0; i < tensors; ++i) {
+        for (size_t i = 0; i < tensors && !run.scalarsOnly; ++i) {
             const auto& entry = catalogue[i];
             if (!run.fp8) {
                 engine::TensorNumerics plain;
@@ -189,8 +191,8 @@ std::string addSyntheticRun(const std::string& path, const SyntheticRun& run) {
                 window.erase(window.begin());
             }
         }
-        writer.addStep(record, &numerics);
-        if (step % 50 == 0 || step == run.done) {
+        writer.addStep(record, run.scalarsOnly ? nullptr : &numerics);
+        if (step % (run.scalarsOnly ? std::max<int64_t>(1, run.steps / 20) : 50) == 0 || step == run.done) {
             writer.addEvaluation(step, bad ? NAN : loss - 0.035 * tokenNoise + 0.012 + 0.003 * normal(random));
         }
         if (step % (run.steps / 3 + 1) == 0) {
