@@ -101,6 +101,11 @@ FileLock settle(RunStore& store, JobPlan& plan) {
     if (!options.forkRun.empty()) {
         const RunSummary run = store.find(options.forkRun);
         const CheckpointRow checkpoint = findCheckpoint(store, run, options.resumeStep);
+        if (checkpoint.step >= plan.spec.trainer.steps)
+            throw Error(ErrorCode::InvalidConfig,
+                        fmt::format("a fork of {} at step {} has nothing left to do of {} steps; a larger train.steps "
+                                    "lets it go on",
+                                    run.name, checkpoint.step, plan.spec.trainer.steps));
         checkCheckpoint(checkpoint, options);
         parent = run.id;
         plan.checkpoint = checkpoint.path;
