@@ -160,12 +160,25 @@ std::string existingDirectory(const std::string& directory) {
     return directory;
 }
 
-void checkModel(const StateReader& file, const json& meta, const ModelConfig& model) {
+/// "is of another model: width is 64 there and 128 here", or "".
+std::string modelDifference(const json& meta, const ModelConfig& model) {
     const json wanted = modelJson(model), found = meta.at("model");
     for (const auto& [key, value] : wanted.items())
         if (!found.contains(key) || found.at(key) != value)
-            file.file().fail(fmt::format("is of another model: {} is {} there and {} here", key,
-                                         found.contains(key) ? found.at(key).dump() : "missing", value.dump()));
+            return fmt::format("is of another model: {} is {} there and {} here", key,
+                               found.contains(key) ? found.at(key).dump() : "missing", value.dump());
+    return "";
+}
+
+void checkModel(const StateReader& file, const json& meta, const ModelConfig& model) {
+    if (const std::string difference = modelDifference(meta, model); !difference.empty()) file.file().fail(difference);
+}
+
+/// The file is the one that was saved with the state.
+void checkWholeWeights(const FileReader& file, const json& meta) {
+    if (file.size() != meta.at("weights_bytes").get<uint64_t>() ||
+        file.crc(0, file.size()) != meta.at("weights_crc").get<uint32_t>())
+        file.fail("is damaged, or not the file that was saved with state.mantissa");
 }
 
 SafetensorsIndex checkWeights(const FileReader& file, const json& meta, const ParameterLayout& layout) {
@@ -177,9 +190,7 @@ SafetensorsIndex checkWeights(const FileReader& file, const json& meta, const Pa
             file.fail(fmt::format("tensor {}: {} values of type {}, {} of type F32 expected", tensor.name,
                                   entry->count(), entry->dtype, tensor.fileRows * tensor.cols));
     }
-    if (file.size() != meta.at("weights_bytes").get<uint64_t>() ||
-        file.crc(0, file.size()) != meta.at("weights_crc").get<uint32_t>())
-        file.fail("is damaged, or not the file that was saved with state.mantissa");
+    checkWholeWeights(file, meta);
     return index;
 }
 
@@ -232,6 +243,16 @@ ScaleArrays mergeScales(const TrainerCore& core, const StateReader& file, const 
         carryWindow(entries.data(), length, arrays.history.data() + d.historyOffset, d.historyLength);
     }
     return arrays;
+}
+
+CheckpointInfo infoOf(const StateReader& file, const json& meta, const FileReader& weights) {
+    CheckpointInfo info;
+    info.step = meta.at("step").get<int64_t>();
+    info.determinismClass = meta.at("class").get<std::string>();
+    info.precision = meta.at("mode").get<std::string>();
+    info.hasFp8State = !meta.at("tensors").empty();
+    info.bytes = file.file().size() + weights.size();
+    return info;
 }
 
 LoadNote makeNote(const ScaleArrays& scales, const json& meta, const std::string& ownClass) {
@@ -330,6 +351,22 @@ Loaded load(TrainerCore& core, const std::string& wanted, bool allowOtherClass) 
     }
 }
 
+CheckpointInfo verify(const std::string& wanted, const ModelConfig& model) {
+    const std::string directory = existingDirectory(wanted);
+    const StateReader file(directory + "/state.mantissa");
+    const json meta = parseMeta(file);
+    try {
+        const FileReader weights(directory + "/weights.safetensors");
+        readSafetensorsIndex(weights);
+        checkWholeWeights(weights, meta);
+        if (const std::string difference = modelDifference(meta, model); !difference.empty())
+            throw Error(ErrorCode::InvalidConfig, fmt::format("{}: {}", directory, difference));
+        return infoOf(file, meta, weights);
+    } catch (const json::exception&) {
+        file.file().fail("is damaged in section meta");
+    }
+}
+
 uint64_t hashState(const TrainerCore& core) {
     uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a-64
     const auto add = [&hash](const char* data, size_t bytes) {
@@ -359,14 +396,7 @@ CheckpointInfo readCheckpointInfo(const std::string& wanted) {
     const StateReader file(directory + "/state.mantissa");
     const json meta = parseMeta(file);
     try {
-        const FileReader weights(directory + "/weights.safetensors");
-        CheckpointInfo info;
-        info.step = meta.at("step").get<int64_t>();
-        info.determinismClass = meta.at("class").get<std::string>();
-        info.precision = meta.at("mode").get<std::string>();
-        info.hasFp8State = !meta.at("tensors").empty();
-        info.bytes = file.file().size() + weights.size();
-        return info;
+        return infoOf(file, meta, FileReader(directory + "/weights.safetensors"));
     } catch (const json::exception&) {
         file.file().fail("is damaged in section meta");
     }

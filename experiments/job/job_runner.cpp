@@ -81,9 +81,13 @@ void JobRunner::run() {
 void JobRunner::train() {
     store_ = std::make_unique<RunStore>(plan_.options.store, RunStore::Mode::ReadWrite);
     writer_ = std::make_unique<RunWriter>(*store_, plan_.runId, plan_.checkpointStep + 1);
-    writer_->setStatus(RunStatus::Queued);
-    writer_->setSteps(plan_.spec.trainer.steps);
-    flush(true);
+    if (plan_.options.resumeRun.empty()) {
+        writer_->setStatus(RunStatus::Queued);
+        flush(true);
+    } else {
+        before_ = store_->run(plan_.runId);
+        writeStatus(*store_, plan_.runId, RunStatus::Queued, "");
+    }
     if (!waitForDevice()) return finish(RunStatus::Stopped, "Stopped while it waited for the device.");
     prepare();
     loop();
@@ -128,6 +132,10 @@ void JobRunner::prepare() {
                                                 stepper_->catalogue());
     announce();
     if (!plan_.checkpoint.empty()) load();
+    // Nothing of a resumed run is changed before its checkpoint is loaded.
+    before_.reset();
+    writer_->setDocument(document_);
+    writer_->setSteps(plan_.spec.trainer.steps);
     setState(RunStatus::Running);
     flush(true);
     mailbox_.post(JobPhase{"First step"});
@@ -211,7 +219,6 @@ void JobRunner::announce() {
     document.flopsPerToken = facts.flopsPerToken;
     document.catalogue = started.catalogue;
     document_ = document;
-    writer_->setDocument(document_);
     writer_->setDevice(facts.device, facts.deviceName, started.planBytes);
     mailbox_.post(std::move(started));
     if (plan_.checkpoint.empty())
@@ -496,7 +503,7 @@ void JobRunner::postStorage(bool trouble) {
             rate;
     }
     storage.text =
-        trouble ? fmt::format("{} The run goes on; {} of statistics wait in memory, room for {}.", writer_->problem(),
+        trouble ? fmt::format("{}. The run goes on; {} of statistics wait in memory, room for {}.", writer_->problem(),
                               durationText(storage.bufferedSeconds), durationText(storage.roomSeconds))
                 : "The store takes points again.";
     const bool changed = trouble != storageTrouble_;
@@ -516,7 +523,7 @@ void JobRunner::finish(RunStatus status, const std::string& reason) {
     JobEnded ended;
     ended.status = status;
     ended.reason = reason;
-    ended.step = stepper_ ? stepper_->stepIndex() : plan_.checkpointStep;
+    ended.step = stepper_ && !before_ ? stepper_->stepIndex() : plan_.checkpointStep;
     ended.loss = loss_;
     ended.validationLoss = validationLoss_;
     ended.seconds = seconds_;
@@ -524,7 +531,9 @@ void JobRunner::finish(RunStatus status, const std::string& reason) {
     const uint64_t peak = peakResidentMemory();
     if (stepper_ && peak > residentBefore_) ended.peakBytes = peak - residentBefore_;
     try {
-        if (writer_) {
+        if (before_) {
+            writeStatus(*store_, plan_.runId, before_->status, before_->statusText);
+        } else if (writer_) {
             writer_->setPeakBytes(ended.peakBytes);
             event("ended",
                   status == RunStatus::Finished ? fmt::format("Finished after {} steps.", ended.step) : reason);
@@ -532,6 +541,9 @@ void JobRunner::finish(RunStatus status, const std::string& reason) {
             // On a full disk the end waits a little for room; after that what is in memory is lost, and the run reads
             // "interrupted".
             for (int tries = 0; !writer_->flush(true) && tries < 50 && !stopNow_; ++tries) mailbox_.waitForCommand(200);
+            if (writer_->somethingWaits())
+                ended.notStored = fmt::format("{}: steps after {} and the end of the run are not in the store",
+                                              writer_->problem(), store_->run(plan_.runId).value_or(RunSummary{}).step);
             writer_->compactAll();
         }
     } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "experiments/job/alarms.h"
@@ -79,6 +80,7 @@ class JobRunner {
     FileLock lock_, deviceLock_;
     std::unique_ptr<RunStore> store_;
     std::unique_ptr<RunWriter> writer_;
+    std::optional<RunSummary> before_;  ///< a resumed run as it was, until its checkpoint is loaded
     std::unique_ptr<Stepper> stepper_;
     std::unique_ptr<Alarms> alarms_;
     std::unique_ptr<AutoPrecision> auto_;  ///< null: switched off

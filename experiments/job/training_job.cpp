@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "engine/checkpoint/checkpoint.h"
 #include "experiments/job/job_runner.h"
 #include "experiments/report/device_choice.h"
 #include "experiments/store/ulid.h"
@@ -36,15 +37,36 @@ CheckpointRow findCheckpoint(RunStore& store, const RunSummary& run, int64_t ste
         if (step < 0 || row.step == step) found = row;
     }
     if (found) return *found;
-    if (there.empty()) throw Error(ErrorCode::InvalidConfig, fmt::format("run {} has no checkpoint on disk", run.name));
+    if (there.empty())
+        throw Error(
+            ErrorCode::InvalidConfig,
+            fmt::format("run {} has no checkpoint on disk, so there is nothing to go on from; allowed: a run "
+                        "with a checkpoint (a spec with a smaller checkpoint.every writes the first one earlier)",
+                        run.name));
     throw Error(ErrorCode::InvalidConfig,
                 fmt::format("run {} has no checkpoint at step {}; there are: {}", run.name, step, there));
 }
 
-/// A checkpoint that cannot be loaded is refused before anything is written: damaged, or of another class of machine.
-void checkCheckpoint(const CheckpointRow& row, const JobOptions& options) {
+/// The steps of the other checkpoints on disk, for the sentence about one that is damaged.
+std::string otherSteps(RunStore& store, const RunSummary& run, int64_t step) {
+    std::string steps;
+    for (const auto& row : store.checkpoints(run.id))
+        if (row.onDisk && row.step != step) steps += (steps.empty() ? "" : ", ") + std::to_string(row.step);
+    return steps.empty() ? "the run has no other checkpoint" : "the run also has checkpoints of step " + steps;
+}
+
+/// A checkpoint that cannot be loaded is refused before anything is written: damaged, of another model, or of another
+/// class of machine.
+void checkCheckpoint(RunStore& store, const RunSummary& run, const CheckpointRow& row, const JobPlan& plan) {
+    const JobOptions& options = plan.options;
     if (options.makeStepper) return;
-    const engine::CheckpointInfo info = engine::readCheckpointInfo(row.path);
+    engine::CheckpointInfo info;
+    try {
+        info = engine::checkpoint::verify(row.path, plan.spec.trainer.model);
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::InvalidFile) throw;
+        throw Error(ErrorCode::InvalidFile, fmt::format("{}; {}", error.what(), otherSteps(store, run, row.step)));
+    }
     if (options.otherClass || concreteDevice(options.device.device) != "cpu") return;
     if (const std::string here = kernels::probeCpu().determinismClass; here != info.determinismClass)
         throw Error(
@@ -52,6 +74,30 @@ void checkCheckpoint(const CheckpointRow& row, const JobOptions& options) {
             fmt::format("{}: made on a machine of class {}, this one is of class {}; allowed: the same class, or "
                         "--other-class (the run is then not bit-identical from step {} on)",
                         row.path, info.determinismClass, here, row.step));
+}
+
+/// What makes a run the run it is: another value makes another run. All else may change when it goes on.
+bool isIdentity(const std::string& path) {
+    return path == "seed" || path == "train.batch" || path == "train.accumulation" || path.rfind("model.", 0) == 0 ||
+           path.rfind("data.", 0) == 0;
+}
+
+/// Refuses a resume under a spec of another run; otherwise what has changed, in words ("" for nothing).
+std::string changesOf(RunStore& store, const RunSummary& run, const RunSpec& spec) {
+    const ParsedSpec stored = parseSpec(store.document(run.id).specJson);
+    if (!stored.ok()) return "";
+    std::string text;
+    for (const auto& one : differences(stored.spec, spec)) {
+        if (isIdentity(one.path))
+            throw Error(
+                ErrorCode::InvalidConfig,
+                fmt::format(
+                    "resume: {}: {} in run {} and {} here, which would be another run; allowed: changes of anything "
+                    "but seed, model.*, data.*, train.batch and train.accumulation, or a new run by fork",
+                    one.path, one.left, run.name, one.right));
+        text += fmt::format(" {}: {}, was {}.", one.path, one.right, one.left);
+    }
+    return text;
 }
 
 FileLock lockRun(const RunStore& store, const std::string& id, const std::string& name) {
@@ -89,10 +135,11 @@ FileLock settle(RunStore& store, JobPlan& plan) {
             throw Error(ErrorCode::InvalidConfig,
                         fmt::format("run {} has done all of its {} steps; a larger train.steps lets it go on", run.name,
                                     plan.spec.trainer.steps));
-        checkCheckpoint(checkpoint, options);
+        const std::string changes = changesOf(store, run, plan.spec);
+        checkCheckpoint(store, run, checkpoint, plan);
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;
-        plan.origin = fmt::format("Resumed from the checkpoint of step {}.", checkpoint.step);
+        plan.origin = fmt::format("Resumed from the checkpoint of step {}.{}", checkpoint.step, changes);
         return lock;
     }
     plan.runId = makeUlid();
@@ -106,7 +153,7 @@ FileLock settle(RunStore& store, JobPlan& plan) {
                         fmt::format("a fork of {} at step {} has nothing left to do of {} steps; a larger train.steps "
                                     "lets it go on",
                                     run.name, checkpoint.step, plan.spec.trainer.steps));
-        checkCheckpoint(checkpoint, options);
+        checkCheckpoint(store, run, checkpoint, plan);
         parent = run.id;
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;

@@ -92,6 +92,7 @@ struct JobEnded {
     double loss = 0, validationLoss = 0;  ///< NaN when there is none
     double seconds = 0, tokensPerSecond = 0;
     uint64_t peakBytes = 0;
+    std::string notStored;  ///< why the store lacks the end of the run (the disk was full to the last); "": it has all
 };
 using JobMessage = std::variant<JobPhase, JobStarted, JobStep, JobEval, JobCheckpoint, JobEventRow, JobState,
                                 JobPrecision, JobSpec, JobCapture, JobStorage, JobEnded>;

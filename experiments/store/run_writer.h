@@ -26,6 +26,9 @@ std::string runLockPath(const RunStore& store, const std::string& ulid);
 /// "pid, boot id" for the lock file.
 std::string lockText();
 
+/// Sets nothing but the status of a run: a resume that waits, or one that could not begin and leaves the run as it was.
+void writeStatus(RunStore& store, const std::string& ulid, RunStatus status, const std::string& text);
+
 struct RunCommand {
     int64_t id = 0;
     std::string command, argument;

@@ -7,6 +7,17 @@
 
 namespace mantissa::experiments {
 
+void writeStatus(RunStore& store, const std::string& ulid, RunStatus status, const std::string& text) {
+    Transaction transaction(store.database());
+    store.database()
+        .cached("UPDATE run SET status = ?, status_text = ? WHERE ulid = ? AND hidden = 0")
+        .bind(statusName(status))
+        .bind(text)
+        .bind(ulid)
+        .run();
+    transaction.commit();
+}
+
 void RunWriter::openSegment() {
     Database& database = store_.database();
     Statement& newest = database.cached("SELECT coalesce(max(segment), -1) FROM segment WHERE run = ?");
