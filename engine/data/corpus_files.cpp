@@ -34,6 +34,8 @@ std::vector<std::string> globFiles(const std::string& pattern) {
 }
 
 std::vector<std::string> folderFiles(const std::string& folder) {
+    if (::access(folder.c_str(), R_OK | X_OK) != 0)
+        refuseData(folder, std::string("the folder cannot be opened: ") + std::strerror(errno));
     std::vector<std::string> files;
     std::error_code error;
     fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;

@@ -49,8 +49,9 @@ void readTokenFile(std::vector<uint8_t>& bytes, const std::string& where, int vo
     for (size_t i = 0; i < bytes.size(); i += 2) {
         const int token = bytes[i] | bytes[i + 1] << 8;
         if (token >= vocabulary)
-            refuseData(where, fmt::format("token {} at position {} is not below model.vocabulary {}", token, i / 2,
-                                          vocabulary));
+            refuseData(where,
+                       fmt::format("token {} at position {} is not below model.vocabulary {}{}", token, i / 2,
+                                   vocabulary, at > 0 ? "" : " (read as 16-bit tokens: it has no header of llm.c)"));
     }
 }
 
