@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "experiments/report/statistics.h"
 #include "kernels/error.h"
@@ -21,9 +22,9 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Last value of a series whose x is at most `limit`; NaN when there is none.
-double valueAt(const Series& series, const std::vector<double>& x, double limit) {
-    double value = std::nan("");
+/// Last value of a series whose x is at most `limit`, if there is one.
+std::optional<double> valueAt(const Series& series, const std::vector<double>& x, double limit) {
+    std::optional<double> value;
     for (size_t i = 0; i < series.values.size() && x[i] <= limit; ++i) value = series.values[i];
     return value;
 }
@@ -36,7 +37,7 @@ std::map<std::string, double> finals(RunStore& store, const RunSummary& run, Axi
         // By step the last value is asked for: of a long run its end is enough.
         Series series = store.series(run.id, name, axis == Axis::Step ? std::max<int64_t>(1, run.step - kTail) : 0);
         if (series.values.empty()) series = store.series(run.id, name);
-        if (!series.values.empty()) final[name] = valueAt(series, axisValues(store, run.id, series, axis), limit);
+        if (const auto value = valueAt(series, axisValues(store, run.id, series, axis), limit)) final[name] = *value;
     }
     const Series times = store.series(run.id, "step_ms", std::max<int64_t>(1, run.step - 99));
     if (!times.values.empty()) final["step_ms"] = median(times.values);
@@ -121,8 +122,28 @@ PartingPoint part(RunStore& store, const std::string& id, const std::string& bas
 // Verdicts over seeds
 // ----------------------------------------------------------------------------------------------------
 
-std::string groupName(const RunSummary& run) {
-    return run.model + " · " + run.recipe;
+/// Paths that do not make another setting: the seed, and what only watches or saves.
+bool watchesOnly(const std::string& path) {
+    return path == "seed" || path == "preset" || path.rfind("probes.", 0) == 0 || path.rfind("checkpoint.", 0) == 0 ||
+           path.rfind("eval.", 0) == 0;
+}
+
+/// One name for each setting among the runs: model and recipe, and what else tells runs of one model and recipe apart
+/// ("tiny · fp8 delayed · train.steps 20").
+std::vector<std::string> groupNames(const std::vector<RunSummary>& runs, const std::vector<ConfigRow>& config) {
+    std::vector<std::string> names;
+    for (const auto& run : runs) names.push_back(run.model + " · " + run.recipe);
+    const std::vector<std::string> plain = names;
+    for (const ConfigRow& row : config) {
+        if (watchesOnly(row.path)) continue;
+        for (size_t i = 0; i < runs.size(); ++i) {
+            bool splits = false;
+            for (size_t j = 0; j < runs.size(); ++j)
+                splits = splits || (plain[j] == plain[i] && row.values[j] != row.values[i]);
+            if (splits) names[i] += fmt::format(" · {} {}", row.path, row.values[i]);
+        }
+    }
+    return names;
 }
 
 /// "does not train": the last loss is not finite, or above the baseline's at 5 % of its steps.
@@ -181,16 +202,25 @@ void fillGroup(RunStore& store, GroupVerdict& group, const std::vector<const Run
 }
 
 std::vector<GroupVerdict> verdicts(RunStore& store, const std::vector<RunSummary>& runs, const RunSummary& baseline,
-                                   double limit) {
-    std::vector<std::string> names = {groupName(baseline)};
-    for (const auto& run : runs)
-        if (std::find(names.begin(), names.end(), groupName(run)) == names.end()) names.push_back(groupName(run));
+                                   const std::vector<ConfigRow>& config, double limit) {
+    const std::vector<std::string> nameOf = groupNames(runs, config);
+    std::vector<std::string> names = {nameOf[static_cast<size_t>(&baseline - runs.data())]};
+    for (const auto& name : nameOf)
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     std::vector<GroupVerdict> groups;
     std::vector<const RunSummary*> reference;
     for (const auto& name : names) {
+        // A seed counts once, also when it was run twice: the last run of it.
         std::vector<const RunSummary*> members;
-        for (const auto& run : runs)
-            if (groupName(run) == name) members.push_back(&run);
+        for (size_t i = 0; i < runs.size(); ++i) {
+            if (nameOf[i] != name) continue;
+            const auto same = std::find_if(members.begin(), members.end(),
+                                           [&](const RunSummary* run) { return run->seed == runs[i].seed; });
+            if (same == members.end())
+                members.push_back(&runs[i]);
+            else if (*same != &baseline)
+                *same = &runs[i];
+        }
         if (reference.empty()) reference = members;
         GroupVerdict group;
         group.name = name;
@@ -244,7 +274,7 @@ Comparison compareRuns(RunStore& store, const std::vector<std::string>& ids, con
         result.runs.push_back(std::move(row));
     }
     result.config = configRows(store, runs);
-    result.groups = verdicts(store, runs, *base, limit);
+    result.groups = verdicts(store, runs, *base, result.config, limit);
     return result;
 }
 

@@ -77,6 +77,19 @@ void checkPages(Database& database, const std::string& path) {
     seen.insert(key);
 }
 
+void setPragmas(Database& database) {
+    database.exec("PRAGMA foreign_keys=ON");
+    database.exec("PRAGMA synchronous=NORMAL");
+    database.exec("PRAGMA cache_size=-16384");
+}
+
+const std::vector<Migration>& migrations() {
+    static const std::vector<Migration> steps;  // schema 1 is the first one
+    return steps;
+}
+
+}  // namespace
+
 std::unique_ptr<Database> openForReading(const std::string& path) {
     try {
         auto database = std::make_unique<Database>(path, Database::Access::ReadOnly, false);
@@ -91,19 +104,6 @@ std::unique_ptr<Database> openForReading(const std::string& path) {
         return std::make_unique<Database>(path, Database::Access::Immutable, false);
     }
 }
-
-void setPragmas(Database& database) {
-    database.exec("PRAGMA foreign_keys=ON");
-    database.exec("PRAGMA synchronous=NORMAL");
-    database.exec("PRAGMA cache_size=-16384");
-}
-
-const std::vector<Migration>& migrations() {
-    static const std::vector<Migration> steps;  // schema 1 is the first one
-    return steps;
-}
-
-}  // namespace
 
 std::string headerProblem(const std::string& path) {
     struct stat info {};

@@ -20,6 +20,9 @@ struct OpenedStore {
 /// Throws Database with one sentence (file, cause). See RunStore::RunStore.
 OpenedStore openStore(const std::string& path, bool wantWrite);
 
+/// Opens for reading; where the folder cannot be written to and nothing waits in the WAL, the file itself is read.
+std::unique_ptr<Database> openForReading(const std::string& path);
+
 /// The cause why the bytes at `path` are no usable store, "" when they look like one. Reads at most one page; opens
 /// nothing with SQLite.
 std::string headerProblem(const std::string& path);

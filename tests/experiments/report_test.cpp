@@ -129,6 +129,25 @@ TEST(Compare, GivesVerdictsOverSeeds) {
     EXPECT_NEAR(result.runs[6].difference.at("val_loss"), 0.101, 1e-9);
 }
 
+/// A seed counts once, and runs that differ in more than the seed are not one group.
+TEST(Compare, GroupsAreSettingsNotNames) {
+    TempFolder folder;
+    std::vector<std::string> ids;
+    for (const int64_t steps : {50, 50, 100}) {
+        ids.emplace_back();
+        runFake(fakeSpec(steps), fakeOptions(folder / "s"), &ids.back());
+    }
+    RunStore store(folder / "s", RunStore::Mode::ReadOnly);
+    const Comparison comparison = compareRuns(store, ids);
+    ASSERT_EQ(comparison.groups.size(), 2u);
+    EXPECT_EQ(comparison.groups[0].runs, std::vector<std::string>{ids[0]}) << "the same seed twice";
+    EXPECT_THAT(comparison.groups[0].name, HasSubstr("train.steps 50"));
+    EXPECT_EQ(comparison.groups[1].runs, std::vector<std::string>{ids[2]});
+    EXPECT_THAT(comparison.groups[1].name, HasSubstr("train.steps 100"));
+    const Comparison early = compareRuns(store, {ids[0], ids[2]}, "", Axis::Tokens);
+    EXPECT_TRUE(early.runs[1].final.contains("val_loss"));
+}
+
 TEST(Compare, FindsWhereTwoRunsPart) {
     TempFolder folder;
     std::string a, b;

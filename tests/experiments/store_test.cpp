@@ -1,6 +1,7 @@
 // The run store: what goes in comes out, segments, several connections, bad files.
 #include "experiments/store/run_store.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -400,6 +401,31 @@ TEST(Salvage, CopiesWhatCanBeReadIntoANewFile) {
     EXPECT_GT(steps, 300u);
     EXPECT_LE(steps, 1200u);
     EXPECT_THAT(sentence([&] { salvageStore(folder / "bad", folder / "new"); }), HasSubstr("exists already"));
+}
+
+/// A file that lost its end (a full disk, a copy that broke off) is no dead loss.
+TEST(Salvage, ReadsAFileThatIsCutOff) {
+    TempFolder folder;
+    const std::string whole = goodStore(folder / "a", false);
+    int64_t last = 0;
+    for (const size_t percent : {40, 70, 95}) {
+        const std::string bad = folder / fmt::format("bad{}", percent),
+                          rescued = folder / fmt::format("new{}", percent);
+        writeAll(bad, whole.substr(0, whole.size() * percent / 100));
+        const SalvageReport report = salvageStore(bad, rescued);
+        EXPECT_EQ(report.runs, 1) << percent;
+        if (percent < 50) EXPECT_FALSE(report.problems.empty()) << "something was lost and is named";
+        EXPECT_GE(report.rows, last) << percent;
+        last = report.rows;
+        EXPECT_TRUE(checkStore(rescued).ok) << percent;
+    }
+    EXPECT_GT(last, 100);
+    writeAll(folder / "short", whole.substr(0, 100));
+    const std::string nothing = sentence([&] { salvageStore(folder / "short", folder / "none"); });
+    EXPECT_THAT(nothing, HasSubstr("short: nothing of a run store can be read"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+        EXPECT_EQ(entry.path().string().find(".salvage-"), std::string::npos) << entry.path();
 }
 
 TEST(StoreTools, CheckFindsAGoodStoreGoodAndCompactKeepsEverything) {
