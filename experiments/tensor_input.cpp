@@ -127,7 +127,8 @@ TensorValues readTensorFile(const std::string& path) {
     if (path.ends_with(kEnding)) return readSafetensors(path, "");
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error))
-        throw Error(ErrorCode::InvalidFile, "tensor: " + path + ": no such file");
+        throw Error(ErrorCode::InvalidFile,
+                    "tensor: " + path + (std::filesystem::exists(path, error) ? ": is not a file" : ": no such file"));
     if (std::filesystem::file_size(path, error) > kMaxTextBytes)
         throw Error(ErrorCode::InvalidFile,
                     "tensor: " + path + ": is larger than 1 GiB of text; allowed: .safetensors for larger tensors");

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "experiments/text/number_text.h"
+#include "experiments/text/plain_text.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments::cli {
@@ -29,6 +30,18 @@ Failure specFailure(const std::string& what, const std::vector<SpecError>& error
     for (char& c : line)
         if (c == '\n') c = ' ';
     return {kBadUsage, line + "; allowed: " + allowed};
+}
+
+void checkLabel(const std::string& what, const std::string& text) {
+    constexpr size_t kMostBytes = 1000;
+    const bool blank = text.find_first_not_of(' ') == std::string::npos;
+    if (blank || hasControls(text) || text.size() > kMostBytes)
+        throw Failure{kBadUsage,
+                      fmt::format("{}: \"{}\" {}; allowed: one line of 1 … {} bytes", what, plainText(text, 60),
+                                  blank                      ? "is empty"
+                                  : text.size() > kMostBytes ? "is too long"
+                                                             : "has a control character",
+                                  kMostBytes)};
 }
 
 void applySets(RunSpec& spec, const std::vector<std::string>& sets) {

@@ -34,6 +34,8 @@ void addCommonFlags(CLI::App& command, Context& context, const std::string& exam
 Failure specFailure(const std::string& what, const std::vector<SpecError>& errors);
 /// A preset by name, or a file; with --set values laid over it and everything validated. Throws Failure.
 RunSpec loadSpec(const std::string& presetOrFile, const std::vector<std::string>& sets);
+/// A name or tag is a line of text with something in it. what: "tag", "--name". Throws Failure.
+void checkLabel(const std::string& what, const std::string& text);
 /// Lays PATH=VALUE over a spec and validates it. Throws Failure.
 void applySets(RunSpec& spec, const std::vector<std::string>& sets);
 

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "experiments/cli/command.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/plain_text.h"
 
 namespace mantissa::experiments::cli {
 
@@ -77,7 +79,7 @@ void printComparison(const Comparison& comparison) {
     auto ratio = [](double value) { return "×" + digits(value, 3); };
     std::vector<std::vector<std::string>> rows;
     for (const auto& row : comparison.runs)
-        rows.push_back({row.run.name + (row.run.id == comparison.baseline ? " (baseline)" : ""),
+        rows.push_back({plainText(row.run.name, 60) + (row.run.id == comparison.baseline ? " (baseline)" : ""),
                         statusName(row.run.status), get(row.final, "val_loss", four),
                         get(row.difference, "val_loss", difference), get(row.final, "loss", four),
                         get(row.difference, "loss", difference), get(row.final, "tokens_per_s", four),
@@ -118,9 +120,17 @@ void printComparison(const Comparison& comparison) {
 }
 
 int compare(const Context& context, const Options& options) {
+    if (!(options.limit > 0) || !std::isfinite(options.limit))
+        throw Failure{kBadUsage,
+                      fmt::format("compare: --limit: {} is out of range; allowed: numbers above 0", options.limit)};
+    if (!(options.tolerance >= 0) || !std::isfinite(options.tolerance))
+        throw Failure{kBadUsage,
+                      fmt::format("compare: --tolerance: {} is out of range; allowed: 0 and above", options.tolerance)};
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
     std::vector<std::string> ids;
-    for (const auto& name : options.runs) ids.push_back(store.find(name).id);
+    for (const auto& name : options.runs)
+        if (const std::string id = store.find(name).id; std::find(ids.begin(), ids.end(), id) == ids.end())
+            ids.push_back(id);
     std::string baseline;
     if (!options.baseline.empty()) {
         baseline = store.find(options.baseline).id;
@@ -146,11 +156,9 @@ void addCompareCommand(CLI::App& app, Context& context) {
                         "Run to compare with (default: the pinned one, else the first)");
     command->add_option("--by", options->by, "step, tokens or time: values at the largest x that all have reached")
         ->check(CLI::IsMember({"step", "tokens", "time"}));
-    command->add_option("--limit", options->limit, "Largest loss difference that does not matter, nats")
-        ->check(CLI::PositiveNumber);
-    command
-        ->add_option("--tolerance", options->tolerance, "Relative difference of amax or scale at which two runs part")
-        ->check(CLI::NonNegativeNumber);
+    command->add_option("--limit", options->limit, "Largest loss difference that does not matter, nats");
+    command->add_option("--tolerance", options->tolerance,
+                        "Relative difference of amax or scale at which two runs part");
     addCommonFlags(*command, context, "mantissa-run compare nano-bf16-s1 nano-fp8-delayed-s1");
     command->callback(
         [&context, options] { context.run = [&context, options] { return compare(context, *options); }; });

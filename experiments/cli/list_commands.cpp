@@ -11,11 +11,14 @@
 #include "experiments/cli/command.h"
 #include "experiments/report/run_filter.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/plain_text.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments::cli {
 
 namespace {
+
+constexpr size_t kCellCharacters = 60;  ///< of a name or a note in the table; --json has the whole
 
 /// ISO 8601 in UTC, to the ms; "" for 0.
 std::string timeText(int64_t ms) {
@@ -48,7 +51,7 @@ std::string columnText(const RunSummary& run, const std::string& column) {
     if ((column == "loss" && run.hasLoss) || (column == "val_loss" && run.hasValidation))
         return digits(columnValue(run, column).number, 5);
     const ColumnValue value = columnValue(run, column);
-    if (!value.isNumber) return value.text;
+    if (!value.isNumber) return plainText(value.text, kCellCharacters);
     if (std::isnan(value.number)) return "–";
     return value.number == std::floor(value.number) ? fmt::format("{:.0f}", value.number) : digits(value.number, 4);
 }
@@ -186,9 +189,12 @@ int show(const Context& context, const std::string& name) {
         return kDone;
     }
     const RunDocument document = store.document(run.id);
-    std::printf("%s  %s\n", run.name.c_str(), run.id.c_str());
-    std::printf("%s%s%s, step %lld of %lld\n", statusName(run.status), run.statusText.empty() ? "" : ": ",
-                run.statusText.c_str(), static_cast<long long>(run.step), static_cast<long long>(run.steps));
+    std::printf("%s  %s\n", plainText(run.name).c_str(), run.id.c_str());
+    // "interrupted at step 7" says no more than the status and the step.
+    const bool more = !run.statusText.empty() && run.status != RunStatus::Interrupted;
+    std::printf("%s%s%s, step %lld of %lld\n", statusName(run.status), more ? ": " : "",
+                more ? run.statusText.c_str() : "", static_cast<long long>(run.step),
+                static_cast<long long>(run.steps));
     std::printf("%s, %s, seed %llu, %lld parameters\n", run.model.c_str(), run.recipe.c_str(),
                 static_cast<unsigned long long>(run.seed), static_cast<long long>(document.parameters));
     std::printf("%s, %s, %d threads; %s\n", run.deviceName.c_str(), document.isa.c_str(), document.threads,
@@ -222,10 +228,26 @@ int show(const Context& context, const std::string& name) {
     return kDone;
 }
 
+/// A name that several runs have does not say which one is to go.
+void refuseSharedName(RunStore& store, const std::string& name) {
+    std::string ids;
+    int count = 0;
+    for (const auto& run : store.runs())
+        if (run.name == name && ++count <= 4) ids += (ids.empty() ? "" : ", ") + run.id;
+    if (count > 1)
+        throw Failure{kBadUsage, fmt::format("delete: \"{}\" is the name of {} runs; allowed: their ids: {}{}",
+                                             plainText(name, 60), count, ids, count > 4 ? " …" : "")};
+}
+
 int remove(const Context& context, const std::vector<std::string>& names) {
     RunStore store(context.storePath(), RunStore::Mode::ReadWrite);
     std::vector<RunSummary> runs;
-    for (const auto& name : names) runs.push_back(store.find(name));  // all are known before one goes
+    for (const auto& name : names) {  // all are known before one goes
+        const RunSummary run = store.find(name);
+        if (run.id != name && run.name == name) refuseSharedName(store, name);
+        const bool twice = std::any_of(runs.begin(), runs.end(), [&](const auto& other) { return other.id == run.id; });
+        if (!twice) runs.push_back(run);
+    }
     Json list = Json::array();
     for (const auto& run : runs) {
         store.deleteRun(run.id);
@@ -236,20 +258,23 @@ int remove(const Context& context, const std::vector<std::string>& names) {
     return kDone;
 }
 
-/// Words with a leading "-" are taken away, others added; none: the tags are printed.
-int tag(const Context& context, const std::string& name, const std::vector<std::string>& words) {
-    RunStore store(context.storePath(), words.empty() ? RunStore::Mode::ReadOnly : RunStore::Mode::ReadWrite);
+/// Adds and takes away; neither: the tags are printed.
+int tag(const Context& context, const std::string& name, const std::vector<std::string>& added,
+        const std::vector<std::string>& removed) {
+    for (const auto& word : added) checkLabel("tag", word);
+    const bool changes = !added.empty() || !removed.empty();
+    RunStore store(context.storePath(), changes ? RunStore::Mode::ReadWrite : RunStore::Mode::ReadOnly);
     RunSummary run = store.find(name);
-    for (const auto& word : words) {
-        const std::string text = word[0] == '-' ? word.substr(1) : word;
-        run.tags.erase(std::remove(run.tags.begin(), run.tags.end(), text), run.tags.end());
-        if (word[0] != '-') run.tags.push_back(text);
-    }
-    if (!words.empty()) store.setTags(run.id, run.tags);
+    auto take = [&](const std::string& word) {
+        run.tags.erase(std::remove(run.tags.begin(), run.tags.end(), word), run.tags.end());
+    };
+    for (const auto& word : added) take(word), run.tags.push_back(word);
+    for (const auto& word : removed) take(word);
+    if (changes) store.setTags(run.id, run.tags);
     if (context.json)
         printJson({{"run", run.id}, {"tags", run.tags}});
     else
-        for (const auto& text : run.tags) std::puts(text.c_str());
+        for (const auto& text : run.tags) std::puts(plainText(text).c_str());
     return kDone;
 }
 
@@ -300,11 +325,7 @@ void addListCommands(CLI::App& app, Context& context) {
     tagging->add_option("--remove", *removed, "Tag to take away, repeatable")->allow_extra_args(false);
     addCommonFlags(*tagging, context, "mantissa-run tag nano-bf16-s1 baseline paper");
     tagging->callback([&context, options, removed] {
-        context.run = [&context, options, removed] {
-            std::vector<std::string> words = options->words;
-            for (const auto& word : *removed) words.push_back("-" + word);
-            return tag(context, options->run, words);
-        };
+        context.run = [&context, options, removed] { return tag(context, options->run, options->words, *removed); };
     });
 
     auto* noting = app.add_subcommand("note", "Sets or prints the note of a run");

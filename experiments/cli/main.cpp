@@ -1,10 +1,16 @@
 // mantissa-run: everything the desktop program can do with runs and stores, without a display.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/tensor_command.h"
+#include "experiments/text/plain_text.h"
 #include "kernels/error.h"
 
 using namespace mantissa;
@@ -13,10 +19,9 @@ using namespace mantissa::experiments::cli;
 namespace {
 
 int fail(int code, std::string line) {
-    for (char& c : line)
-        if (c == '\n') c = ' ';
+    std::replace(line.begin(), line.end(), '\n', ' ');
     std::fflush(stdout);
-    std::fprintf(stderr, "error: %s\n", line.c_str());
+    std::fprintf(stderr, "error: %s\n", mantissa::experiments::plainText(line).c_str());
     return code;
 }
 
@@ -59,20 +64,40 @@ std::string commandNames(const CLI::App& app) {
     return names;
 }
 
-/// CLI11's own sentence, in our form.
-int usageError(const CLI::App& app, const CLI::ParseError& error) {
-    const CLI::App* where = &app;
-    while (!where->get_subcommands().empty()) where = where->get_subcommands().front();
-    const bool top = where == &app;
-    const std::string allowed =
-        top ? "one of " + commandNames(app) : "what mantissa-run " + where->get_name() + " --help lists";
-    return fail(kBadUsage, fmt::format("usage: {}: {}; allowed: {}", top ? "mantissa-run" : where->get_name(),
-                                       error.what(), allowed));
+/// The first word that could be a command and is none; "" when there is no such word.
+std::string strayWord(const CLI::App& where, const std::vector<std::string>& words) {
+    for (size_t i = 0; i < words.size(); ++i) {
+        const bool value = i > 0 && words[i - 1] == "--store";
+        if (words[i].empty() || words[i][0] == '-' || value || words[i] == where.get_name()) continue;
+        return words[i];
+    }
+    return "";
 }
 
-}  // namespace
+/// CLI11's own sentence, in our form.
+int usageError(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+    const CLI::App* where = &app;
+    std::string path = "mantissa-run";
+    while (!where->get_subcommands().empty()) {
+        where = where->get_subcommands().front();
+        path += " " + where->get_name();
+    }
+    const bool group = where->get_subcommands(nullptr).size() > 0;
+    const std::string stray = group ? strayWord(*where, words) : "";
+    const std::string why = stray.empty() ? error.what() : fmt::format("\"{}\" is not a command", stray);
+    const std::string allowed = group ? "one of " + commandNames(*where) : "what " + path + " --help lists";
+    return fail(kBadUsage,
+                fmt::format("usage: {}: {}; allowed: {}", where == &app ? path : where->get_name(), why, allowed));
+}
 
-int main(int argc, char** argv) {
+/// Without this a file opened later could become standard output, and text for people would be written into it. What
+/// was closed cannot be written to: that is noticed at the end.
+void keepStandardStreams() {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int runCommand(int argc, char** argv) {
     Context context;
     CLI::App app("Trains transformers in FP8 and BF16, and reads the runs it stored.", "mantissa-run");
     app.set_version_flag("--version", std::string("mantissa-run ") + MANTISSA_VERSION);
@@ -103,7 +128,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::CallForVersion& version) {
         return app.exit(version);
     } catch (const CLI::ParseError& error) {
-        return usageError(app, error);
+        return usageError(app, error, {argv + 1, argv + argc});
     }
     try {
         return context.run();
@@ -114,4 +139,17 @@ int main(int argc, char** argv) {
     } catch (const std::exception& error) {
         return fail(kRunFailed, std::string("mantissa-run: ") + error.what());
     }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    keepStandardStreams();
+    const int code = runCommand(argc, argv);
+    errno = 0;
+    const bool flushed = std::fflush(stdout) == 0;
+    if ((flushed && std::ferror(stdout) == 0) || code != kDone) return code;
+    return fail(kBadUsage, fmt::format("output: standard output could not be written whole{}{}; allowed: an open "
+                                       "stream on a disk with room",
+                                       errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : ""));
 }

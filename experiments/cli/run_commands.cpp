@@ -2,54 +2,70 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/live.h"
 #include "experiments/cli/run_printer.h"
 #include "experiments/job/training_job.h"
 #include "experiments/report/device_choice.h"
+#include "experiments/text/plain_text.h"
 
 namespace mantissa::experiments::cli {
 
 namespace {
 
 std::atomic<int> interrupts{0};
+std::atomic<bool> hungUp{false}, readerGone{false};
 
-void onInterrupt(int) {
-    interrupts.fetch_add(1);
+void onSignal(int signal) {
+    if (signal == SIGHUP)
+        hungUp = true;
+    else if (signal == SIGPIPE)
+        readerGone = true;
+    else
+        interrupts.fetch_add(1);
 }
 
-/// Ctrl-C and a polite kill are counted, not obeyed at once; restored at the end.
+/// Ctrl-C and a polite kill are counted, not obeyed at once. A terminal that closes and a pipe whose reader has gone
+/// stop a run with a checkpoint, however often they are told; what the parent ignores (nohup) stays ignored. Restored
+/// at the end.
 class InterruptCounter {
   public:
     InterruptCounter() {
-        struct sigaction action {};
-        action.sa_handler = onInterrupt;
-        sigaction(SIGINT, &action, &oldInt_);
-        sigaction(SIGTERM, &action, &oldTerm_);
+        for (size_t i = 0; i < kSignals.size(); ++i) {
+            sigaction(kSignals[i], nullptr, &old_[i]);
+            struct sigaction action {};
+            action.sa_handler = onSignal;
+            action.sa_flags = SA_RESTART;
+            if (old_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+        }
     }
     ~InterruptCounter() {
-        sigaction(SIGINT, &oldInt_, nullptr);
-        sigaction(SIGTERM, &oldTerm_, nullptr);
+        for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
     }
 
   private:
-    struct sigaction oldInt_ {
-    }, oldTerm_{};
+    static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    std::array<struct sigaction, kSignals.size()> old_{};
 };
+
+constexpr int64_t kMostSteps = 1'000'000'000;  ///< as train.steps
 
 struct Options {
     std::string source = "nano", run, device = "auto";
     std::vector<std::string> sets, tags;
-    std::string name;
+    std::string name, seeds;
+    bool named = false, seeded = false;
     int threads = 0;
-    std::vector<uint64_t> seeds;
     int64_t step = -1;
     bool otherClass = false, beside = false, now = false;
 };
@@ -87,6 +103,10 @@ int follow(const Context& context, const RunSpec& spec, JobOptions options) {
         for (const JobMessage& message : job.drain()) printer.print(message);
         if (over) break;
         const int now = interrupts - before;
+        if (told == 0 && (hungUp || readerGone))
+            job.stop(), told = 1,
+                        printer.note(hungUp ? "The terminal was closed: stopping with a checkpoint."
+                                            : "The reader of standard output has gone: stopping with a checkpoint.");
         if (now >= 1 && told == 0)
             job.stop(), told = 1, printer.note("Stopping with a checkpoint; Ctrl-C again stops at once.");
         if (now >= 2 && told == 1) job.stopNow(), told = 2, printer.note("Stopping at once.");
@@ -97,17 +117,43 @@ int follow(const Context& context, const RunSpec& spec, JobOptions options) {
     }
     job.join();
     const JobEnded& ended = printer.ended();
+    if (!ended.notStored.empty())
+        throw Failure{kStoreUnusable, fmt::format("store: {}; allowed: a disk with room", ended.notStored)};
     const int code = exitCode(ended, told > 0);
     if (code == kRefused || code == kRunFailed) {
         std::fflush(stdout);
-        std::fprintf(
-            stderr, "error: run %s: %s: %s%s\n", job.name().c_str(), statusName(ended.status), ended.reason.c_str(),
-            code == kRefused ? "; allowed: a plan that fits, on a device that mantissa-run devices lists" : "");
+        std::string reason = ended.reason;
+        if (!reason.empty() && reason.back() == '.') reason.pop_back();
+        if (code == kRefused && reason.find("allowed:") == std::string::npos)
+            reason += "; allowed: a plan that fits, on a device that mantissa-run devices lists";
+        std::fprintf(stderr, "error: run %s: %s: %s\n", plainText(job.name(), 60).c_str(), statusName(ended.status),
+                     plainText(reason).c_str());
     }
     return code;
 }
 
+/// "1,2,3": whole numbers, each once. Throws Failure.
+std::vector<uint64_t> seedsOf(const std::string& text) {
+    std::vector<uint64_t> seeds;
+    for (size_t at = 0; at <= text.size();) {
+        const size_t comma = std::min(text.find(',', at), text.size());
+        uint64_t seed = 0;
+        const auto [end, problem] = std::from_chars(text.data() + at, text.data() + comma, seed);
+        const bool twice = std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
+        if (problem != std::errc() || end != text.data() + comma || at == comma || twice)
+            throw Failure{kBadUsage, fmt::format("run: --seeds: \"{}\" {}; allowed: whole numbers 0 … {}, separated by "
+                                                 "commas, each once",
+                                                 text.substr(at, comma - at), twice ? "stands twice" : "is no seed",
+                                                 std::numeric_limits<uint64_t>::max())};
+        seeds.push_back(seed);
+        at = comma + 1;
+    }
+    return seeds;
+}
+
 JobOptions jobOptions(const Context& context, const Options& options) {
+    if (options.named) checkLabel("--name", options.name);
+    for (const auto& tag : options.tags) checkLabel("--tag", tag);
     JobOptions job;
     job.store = context.storePath();
     job.name = options.name;
@@ -127,12 +173,13 @@ void openData(const RunSpec& spec) {
 
 int run(const Context& context, const Options& options) {
     RunSpec spec = loadSpec(options.source, options.sets);
+    const std::vector<uint64_t> seeds = options.seeded ? seedsOf(options.seeds) : std::vector<uint64_t>{};
     const JobOptions job = jobOptions(context, options);
     openData(spec);
     InterruptCounter counter;
-    if (options.seeds.empty()) return follow(context, spec, job);
+    if (seeds.empty()) return follow(context, spec, job);
     int worst = kDone;
-    for (const uint64_t seed : options.seeds) {
+    for (const uint64_t seed : seeds) {
         spec.trainer.seed = seed;
         JobOptions one = job;
         if (!options.name.empty()) one.name = fmt::format("{}-s{}", options.name, seed);
@@ -215,18 +262,22 @@ void addRunCommands(CLI::App& app, Context& context) {
     auto options = std::make_shared<Options>();
     auto* running = app.add_subcommand("run", "Trains a preset or a spec");
     running->add_option("PRESET|SPEC.json", options->source, "Preset or spec file (default: nano)");
-    running->add_option("--name", options->name, "Name of the run");
+    auto* name = running->add_option("--name", options->name, "Name of the run");
     running->add_option("--tag", options->tags, "Tag, repeatable")->allow_extra_args(false);
-    running->add_option("--seeds", options->seeds, "Seeds, separated by commas: one run each")->delimiter(',');
+    auto* seeds = running->add_option("--seeds", options->seeds, "Seeds, separated by commas: one run each");
     addDeviceOptions(*running, options);
     addCommonFlags(*running, context, "mantissa-run run nano-bf16 --set train.steps=200 --seeds 1,2,3");
-    running->callback([&context, options] { context.run = [&context, options] { return run(context, *options); }; });
+    running->callback([&context, options, name, seeds] {
+        options->named = name->count() > 0;
+        options->seeded = seeds->count() > 0;
+        context.run = [&context, options] { return run(context, *options); };
+    });
 
     auto* resuming =
         app.add_subcommand("resume", "Goes on from a checkpoint as the same run; a paused run goes on where it is");
     resuming->add_option("RUN", options->run, "Id or name")->required();
     resuming->add_option("--from", options->step, "Step of the checkpoint (default: the newest)")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::Range(int64_t{0}, kMostSteps));
     resuming->add_flag("--other-class", options->otherClass,
                        "Allow a checkpoint of another class of machine (not bit-identical)");
     addDeviceOptions(*resuming, options);
@@ -236,14 +287,16 @@ void addRunCommands(CLI::App& app, Context& context) {
 
     auto* forking = app.add_subcommand("fork", "Goes on from a checkpoint as a new run");
     forking->add_option("RUN", options->run, "Id or name")->required();
-    forking->add_option("--at", options->step, "Step of the checkpoint")->check(CLI::NonNegativeNumber);
+    forking->add_option("--at", options->step, "Step of the checkpoint")->check(CLI::Range(int64_t{0}, kMostSteps));
     forking->add_flag("--now", options->now, "From now: a run that is going writes a checkpoint first");
-    forking->add_option("--name", options->name, "Name of the new run");
+    auto* forkName = forking->add_option("--name", options->name, "Name of the new run");
     forking->add_option("--tag", options->tags, "Tag, repeatable")->allow_extra_args(false);
     addDeviceOptions(*forking, options);
     addCommonFlags(*forking, context, "mantissa-run fork nano-fp8-delayed-s1 --at 300 --set precision.recipe=current");
-    forking->callback(
-        [&context, options] { context.run = [&context, options] { return goOn(context, *options, true); }; });
+    forking->callback([&context, options, forkName] {
+        options->named = forkName->count() > 0;
+        context.run = [&context, options] { return goOn(context, *options, true); };
+    });
 }
 
 }  // namespace mantissa::experiments::cli

@@ -7,6 +7,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/plain_text.h"
 
 namespace mantissa::experiments::cli {
 
@@ -77,7 +78,7 @@ void RunPrinter::on(const JobStarted& started) {
                    {"steps", started.steps},
                    {"data", started.dataDescription},
                    {"plan", planJson(started.planBytes, started.planBy)}});
-    line(fmt::format("{}  {}\n{} ({}, {} threads), {} parameters, {} planned\n{}", started.name, started.run,
+    line(fmt::format("{}  {}\n{} ({}, {} threads), {} parameters, {} planned\n{}", plainText(started.name), started.run,
                      started.deviceName, started.isa, started.threads, started.parameters, bytesText(started.planBytes),
                      started.dataDescription));
 }
@@ -155,7 +156,12 @@ void RunPrinter::on(const JobCapture& capture) {
 }
 
 void RunPrinter::on(const JobStorage& storage) {
-    if (!quiet_) note(storage.text);
+    const auto now = std::chrono::steady_clock::now();
+    const bool news = storage.trouble != storageTrouble_;
+    if (quiet_ || (!news && std::chrono::duration<double>(now - lastStorage_).count() < kFileSeconds)) return;
+    lastStorage_ = now;
+    storageTrouble_ = storage.trouble;
+    note(storage.text);
 }
 
 void RunPrinter::on(const JobEnded& ended) {

@@ -38,7 +38,8 @@ class RunPrinter {
     JobEnded ended_;
     double lastLoss_ = 0, lastRate_ = 0, stepSeconds_ = 0;
     int64_t lastStep_ = 0;
-    std::chrono::steady_clock::time_point lastProgress_{};
+    std::chrono::steady_clock::time_point lastProgress_{}, lastStorage_{};
+    bool storageTrouble_ = false;
 };
 
 }  // namespace mantissa::experiments::cli

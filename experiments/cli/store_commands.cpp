@@ -38,10 +38,11 @@ int check(const Context& context) {
     for (size_t i = 1; i < result.problems.size() && !context.json; ++i) std::puts(result.problems[i].c_str());
     throw Failure{
         kStoreUnusable,
-        fmt::format("store: {}{}; allowed: a store without problems; mantissa-run store salvage copies what can be "
-                    "read into a new file",
-                    result.problems[0],
-                    result.problems.size() > 1 ? fmt::format(" (and {} more)", result.problems.size() - 1) : "")};
+        fmt::format("store: {}{}{}", result.problems[0],
+                    result.problems.size() > 1 ? fmt::format(" (and {} more)", result.problems.size() - 1) : "",
+                    result.problems[0].find("store salvage") == std::string::npos
+                        ? "; mantissa-run store salvage copies what can be read into a new file"
+                        : "")};
 }
 
 int salvage(const Context& context, const std::string& target) {
@@ -58,9 +59,12 @@ int salvage(const Context& context, const std::string& target) {
                    {"lost_rows", report.lostRows},
                    {"problems", report.problems}});
     } else {
-        std::printf("%lld runs, %lld rows copied to %s; %lld rows were left behind\n",
-                    static_cast<long long>(report.runs), static_cast<long long>(report.rows), target.c_str(),
-                    static_cast<long long>(report.lostRows));
+        const bool whole = report.problems.empty() && report.lostRows == 0;
+        std::printf("%lld runs, %lld rows copied to %s; %s\n", static_cast<long long>(report.runs),
+                    static_cast<long long>(report.rows), target.c_str(),
+                    whole ? "nothing was left behind" : "not everything could be read:");
+        if (report.lostRows > 0)
+            std::printf("%lld damaged rows were left out\n", static_cast<long long>(report.lostRows));
         for (const auto& problem : report.problems) std::puts(problem.c_str());
     }
     return kDone;
@@ -89,8 +93,13 @@ int exportSeries(const Context& context, const std::string& name, const std::str
                       fmt::format("export: --metrics: \"{}\" matches no series of run {}; allowed: loss, grad_norm, "
                                   "lr, tokens_per_s, val_loss, numerics/LAYER/LINEAR/TENSOR/STATISTIC, with * and ?",
                                   glob, run.name)};
-    const ExportFormat kind = format == "csv"    ? ExportFormat::Csv
-                              : format == "json" ? ExportFormat::Json
+    if (context.json && out.empty() && format != "json" && !format.empty())
+        throw Failure{kBadUsage, fmt::format("export: --format {}: standard output carries JSON with --json; allowed: "
+                                             "--format json, or --out",
+                                             format)};
+    const std::string wanted = !format.empty() ? format : context.json && out.empty() ? "json" : "csv";
+    const ExportFormat kind = wanted == "csv"    ? ExportFormat::Csv
+                              : wanted == "json" ? ExportFormat::Json
                                                  : ExportFormat::Npy;
     if (!out.empty()) {
         exportFile(store, run.id, names, kind, out);
@@ -113,6 +122,7 @@ int exportSeries(const Context& context, const std::string& name, const std::str
 void addStoreCommands(CLI::App& app, Context& context) {
     auto* group = app.add_subcommand("store", "Looks after a workspace file");
     group->require_subcommand(1);
+    group->footer("Example: mantissa-run store check");
     auto target = std::make_shared<std::string>();
     auto add = [&](const char* name, const char* text, const std::string& example, std::function<int()> body) {
         auto* command = group->add_subcommand(name, text);
@@ -135,13 +145,14 @@ void addStoreCommands(CLI::App& app, Context& context) {
 
 void addExportCommand(CLI::App& app, Context& context) {
     struct Options {
-        std::string run, glob = "*", format = "csv", out;
+        std::string run, glob = "*", format, out;
     };
     auto options = std::make_shared<Options>();
     auto* command = app.add_subcommand("export", "Series of a run, exactly as stored");
     command->add_option("RUN", options->run, "Id or name")->required();
     command->add_option("--metrics", options->glob, "Names with * and ?, separated by commas (default: all)");
-    command->add_option("--format", options->format, "csv, json or npy")->check(CLI::IsMember({"csv", "json", "npy"}));
+    command->add_option("--format", options->format, "csv (default; json with --json), json or npy")
+        ->check(CLI::IsMember({"csv", "json", "npy"}));
     command->add_option("--out", options->out, "File, or folder for several npy series (default: standard output)");
     addCommonFlags(*command, context,
                    "mantissa-run export nano-fp8-delayed-s1 --metrics \"numerics/h.3/*/grad_output/underflow_share\"");

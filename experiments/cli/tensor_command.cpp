@@ -20,6 +20,7 @@ struct TensorOptions {
     TensorRequest request;
     std::string values, codes, file, shape, history, trace, scale, round = "up", recipe, device = "auto";
     bool whatIf = false, all = false;
+    bool historyGiven = false, lengthGiven = false;
 };
 
 constexpr size_t kRowsShown = 64;
@@ -140,8 +141,6 @@ void readShape(const std::string& text, TensorRequest& request) {
 }
 
 void readValues(TensorOptions& options) {
-    if (options.values.empty() == options.file.empty())
-        refuse("what is to be cast? allowed: one of --values, --codes, --file, --trace");
     const TensorValues input =
         options.file.empty() ? parseTensorValues(options.values, "tensor: values") : readTensorFile(options.file);
     options.request.values = input.values;
@@ -167,7 +166,33 @@ void readState(TensorOptions& options) {
     }
 }
 
+/// Options that would be passed over in silence are refused.
+void checkCombination(const TensorOptions& options) {
+    const int sources =
+        !options.values.empty() + !options.codes.empty() + !options.file.empty() + !options.trace.empty();
+    if (sources == 0) refuse("what is to be cast? allowed: one of --values, --codes, --file, --trace");
+    if (sources > 1) refuse("two inputs at once; allowed: one of --values, --codes, --file, --trace");
+    if (options.whatIf && options.values.empty() && options.file.empty())
+        refuse("--what-if casts values; allowed: --values or --file");
+    if (!options.trace.empty() && !options.recipe.empty() && options.recipe != "delayed")
+        refuse(fmt::format("--trace feeds the delayed rule, not {}; allowed: --recipe delayed", options.recipe));
+    if (options.historyGiven && options.history.empty()) refuse("history: is empty; allowed: amax values, 0 and more");
+    if (options.lengthGiven && options.request.historyLength < 1)
+        refuse(fmt::format("history-length: {} is outside its range; allowed: 1 ... 1000000",
+                           options.request.historyLength));
+}
+
+/// Amax values for the delayed rule. NaN and Inf are what a broken tensor gives, so they are allowed.
+std::vector<float> readTrace(const std::string& text) {
+    const std::vector<float> trace = parseTensorValues(text, "tensor: trace").values;
+    for (size_t i = 0; i < trace.size(); ++i)
+        if (trace[i] < 0)
+            refuse(fmt::format("trace: entry {} is {}; allowed: amax values, 0 and more", i + 1, trace[i]));
+    return trace;
+}
+
 int runTensor(TensorOptions options, bool json) {
+    checkCombination(options);
     readState(options);
     std::ostream& out = std::cout;
     if (!options.codes.empty()) {
@@ -175,7 +200,7 @@ int runTensor(TensorOptions options, bool json) {
         printDecoded(decodeTensorCodes(codes, options.request.format, options.request.scale.value_or(1.0f)), options,
                      json, out);
     } else if (!options.trace.empty()) {
-        const auto rows = traceDelayed(options.request, parseTensorValues(options.trace, "tensor: trace").values);
+        const auto rows = traceDelayed(options.request, readTrace(options.trace));
         json ? writeTraceJson(rows, options.all, out) : printTrace(rows, out);
     } else if (options.whatIf) {
         readValues(options);
@@ -204,13 +229,14 @@ void addTensorCommand(CLI::App& app, GlobalOptions& globals) {
     command->add_flag("--what-if", options->whatIf, "every recipe side by side");
     command->add_option("--shape", options->shape, "rows,columns");
     command->add_option("--format", request.format, "e4m3 (default), e5m2, e2m1, e8m0, bf16, fp16");
-    command->add_option("--recipe", options->recipe,
-                        "fixed (default), delayed (default with --history), current, block1x128, block128x128, mxfp8, nvfp4");
+    command->add_option(
+        "--recipe", options->recipe,
+        "fixed (default), delayed (default with --history), current, block1x128, block128x128, mxfp8, nvfp4");
     command->add_option("--scale", options->scale, "scale in force: stored = value * scale");
-    command->add_option("--history", options->history,
-                        "amax window: slot 0 (open), then the closed ones, oldest first");
-    command->add_option("--history-length", request.historyLength,
-                        "length of the window (default: that of --history, else 1024)");
+    auto* history = command->add_option("--history", options->history,
+                                        "amax window: slot 0 (open), then the closed ones, oldest first");
+    auto* length = command->add_option("--history-length", request.historyLength,
+                                       "length of the window (default: that of --history, else 1024)");
     command->add_option("--algorithm", request.algorithm, "max (default), most_recent");
     command->add_option("--margin", request.margin, "the delayed scale is divided by 2^margin");
     command->add_flag("--pow2", request.powerOfTwo, "scales are powers of two (current and block recipes)");
@@ -224,8 +250,11 @@ void addTensorCommand(CLI::App& app, GlobalOptions& globals) {
     command->add_flag("--json", globals.json, "JSON on standard output");
     command->footer(
         "Example: mantissa-run tensor --values \"3, -1.5, 0.75, inf\" --format e4m3 --recipe current --json");
-    command->callback(
-        [options, &globals] { globals.run = [options, &globals] { return runTensor(*options, globals.json); }; });
+    command->callback([options, &globals, history, length] {
+        options->historyGiven = history->count() > 0;
+        options->lengthGiven = length->count() > 0;
+        globals.run = [options, &globals] { return runTensor(*options, globals.json); };
+    });
 }
 
 }  // namespace mantissa::experiments

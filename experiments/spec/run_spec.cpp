@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <fstream>
 #include <iterator>
 
@@ -53,6 +55,16 @@ void readSection(const Json& section, const std::string& name, RunSpec& spec, st
     }
 }
 
+/// " at line 26": where the text in quotes of a sentence of the JSON library ("number overflow parsing '1e400'") first
+/// stands in the document; "" when it does not.
+std::string placeOfQuoted(const std::string& what, const std::string& text) {
+    const size_t first = what.find('\''), last = what.rfind('\'');
+    if (first == std::string::npos || last <= first) return "";
+    const size_t at = text.find(what.substr(first + 1, last - first - 1));
+    if (at == std::string::npos) return "";
+    return fmt::format(" at line {}", 1 + std::count(text.begin(), text.begin() + static_cast<int64_t>(at), '\n'));
+}
+
 /// The text parsed; a key that stands twice in one object is an error, since one of the two would be lost silently.
 Json parseDocument(const std::string& text, std::vector<SpecError>& errors) {
     std::vector<std::vector<std::string>> keys;
@@ -84,7 +96,10 @@ Json parseDocument(const std::string& text, std::vector<SpecError>& errors) {
         return document;
     } catch (const Json::exception& error) {
         std::string what = error.what();
-        if (const size_t at = what.find("parse error"); at != std::string::npos) what = what.substr(at);
+        if (const size_t at = what.find("parse error"); at != std::string::npos)
+            what = what.substr(at);
+        else if (const size_t end = what.find("] "); what.rfind("[json", 0) == 0 && end != std::string::npos)
+            what = what.substr(end + 2) + placeOfQuoted(what, text);
         errors.push_back({"", "not valid JSON: " + what.substr(0, 160), wanted});
         return Json();
     }
@@ -162,7 +177,8 @@ ParsedSpec readSpecFile(const std::string& path) {
     }
     if (!file && !file.eof()) {
         ParsedSpec parsed;
-        parsed.errors.push_back({"", path + " cannot be read", {"a preset name, or a file with one JSON object"}});
+        parsed.errors.push_back(
+            {"", path + " cannot be read", {"a file with one JSON object; mantissa-run presets nano prints one"}});
         return parsed;
     }
     return parseSpec(text);
