@@ -65,6 +65,20 @@ TEST_P(MatmulOnIsa, SmallIntegersAreExactInEveryLayout) {
     }
 }
 
+/// Weight gradients with one narrow side: tiles pack the wide side themselves, over several blocks of k.
+TEST_P(MatmulOnIsa, NarrowWeightGradients) {
+    for (DType type : {DType::F32, DType::BF16, DType::E4M3})
+        for (const auto& [m, n] : {std::pair{130, 30}, {30, 130}, {1, 70}, {70, 1}, {513, 256}})
+            for (bool accumulate : {false, true}) {
+                MatmulCase c{Gemm::Wgrad, m, n, 801, type, type, DType::F32};
+                c.accumulate = accumulate, c.integers = true;
+                MatmulData data(c), reference(c);
+                runOn(data.op(), GetParam(), 3);
+                runReference(reference.op());
+                EXPECT_EQ(data.out.bytes, reference.out.bytes) << c.name();
+            }
+}
+
 TEST_P(MatmulOnIsa, Tf32CutsItsInputs) {
     MatmulCase c{Gemm::Fprop, 1, 1, 2};
     c.tf32 = true;
