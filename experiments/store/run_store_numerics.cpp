@@ -257,6 +257,25 @@ SegmentPoints updatesOf(const SegmentPoints& amax, const SegmentPoints& applied,
 
 }  // namespace
 
+namespace {
+
+/// Updates before the first one that the window can still hold: one that was made longer while the run went begins with
+/// the closed entries of the shorter one, its length less the open slot.
+size_t droppedByChanges(RunStore& store, const std::string& id, const std::vector<int64_t>& updates, int64_t step) {
+    size_t dropped = 0;
+    const RunDocument document = store.document(id);
+    for (size_t k = 1; k < document.specs.size() && document.specs[k].first <= step; ++k) {
+        const auto before = static_cast<size_t>(
+            std::lower_bound(updates.begin(), updates.end(), document.specs[k].first) - updates.begin());
+        const int length = tensorFacts(store, id, document.specs[k].first - 1).historyLength;
+        const auto kept = static_cast<size_t>(std::max(0, length - 1));
+        if (before > kept) dropped = std::max(dropped, before - kept);
+    }
+    return dropped;
+}
+
+}  // namespace
+
 AmaxWindow RunStore::window(const std::string& id, int tensor, int64_t step) {
     Database& database = *impl_->database;
     ReadView view(database);
@@ -284,7 +303,8 @@ AmaxWindow RunStore::window(const std::string& id, int tensor, int64_t step) {
     window.scaleUsed = window.scaleNext = static_cast<float>(scales.values.back());
     if (entry.recipe != "delayed") return window;
 
-    const size_t count = std::min(updates.steps.size(), static_cast<size_t>(facts.historyLength));
+    const size_t count = std::min(updates.steps.size() - droppedByChanges(*this, id, updates.steps, step),
+                                  static_cast<size_t>(facts.historyLength));
     for (size_t i = updates.steps.size() - count; i < updates.steps.size(); ++i) {
         window.entries.push_back(static_cast<float>(updates.values[i]));
         window.steps.push_back(updates.steps[i]);

@@ -264,6 +264,7 @@ void NumericsPage::loadWhatIf() {
             return readWhatIf(store, id, tensor, step, kWhatIfUpdates);
         },
         [this](WhatIfReport report) {
+            if (report.tensor < 0) whatIfTensor_ = -1;  // nothing recorded yet: asked again with the next data
             if (report.tensor != tensor_) return;
             const RunInfo* info = controller().run(run_.id());
             inspector_->showWhatIf(run_.document(), run_.spec(), std::move(report), info && info->going());
