@@ -27,15 +27,23 @@ struct Fp8Traits {
     uint8_t subnormalCodes;   ///< codes 1 ... this are subnormal: 7, 3
 };
 
-inline constexpr Fp8Traits kE4m3{3, 7, 0x7E, 0x43E00000u, 0x3C800000u, 0x3B000000u, 0x43E80000u, 0x43E00001u, 7};
-inline constexpr Fp8Traits kE5m2{2, 15, 0x7B, 0x47600000u, 0x38800000u, 0x37800000u, 0x476FFFFFu, 0x47600001u, 3};
-
+// Made by functions: device code may use the value of a constexpr object, but must not bind a reference to it.
+MANTISSA_ALWAYS_INLINE constexpr Fp8Traits e4m3Traits() {
+    return {3, 7, 0x7E, 0x43E00000u, 0x3C800000u, 0x3B000000u, 0x43E80000u, 0x43E00001u, 7};
+}
+MANTISSA_ALWAYS_INLINE constexpr Fp8Traits e5m2Traits() {
+    return {2, 15, 0x7B, 0x47600000u, 0x38800000u, 0x37800000u, 0x476FFFFFu, 0x47600001u, 3};
+}
 /// E2M1 by the same rules, its codes with the sign at bit 7: 6 is the largest, 7 ties to 8 and is clipped.
-inline constexpr Fp8Traits kE2m1{1, 1, 0x07, 0x40C00000u, 0x3F800000u, 0x3F000000u, 0x40DFFFFFu, 0x40C00001u, 1};
+MANTISSA_ALWAYS_INLINE constexpr Fp8Traits e2m1Traits() {
+    return {1, 1, 0x07, 0x40C00000u, 0x3F800000u, 0x3F000000u, 0x40DFFFFFu, 0x40C00001u, 1};
+}
+
+inline constexpr Fp8Traits kE4m3 = e4m3Traits(), kE5m2 = e5m2Traits();  ///< for the host
 
 MANTISSA_ALWAYS_INLINE constexpr Fp8Traits fp8Traits(DType format) {
-    if (format == DType::E2M1) return kE2m1;
-    return format == DType::E5M2 ? kE5m2 : kE4m3;
+    if (format == DType::E2M1) return e2m1Traits();
+    return format == DType::E5M2 ? e5m2Traits() : e4m3Traits();
 }
 
 /// Adding 2^(e + 23 - mantissaBits) rounds a value of exponent e (at least the smallest normal's) to the format's
@@ -95,16 +103,16 @@ MANTISSA_ALWAYS_INLINE constexpr float decodeFp8(uint8_t code, const Fp8Traits& 
 }
 
 MANTISSA_ALWAYS_INLINE constexpr uint8_t encodeE4m3(float value) {
-    return encodeFp8(value, kE4m3);
+    return encodeFp8(value, e4m3Traits());
 }
 MANTISSA_ALWAYS_INLINE constexpr uint8_t encodeE5m2(float value) {
-    return encodeFp8(value, kE5m2);
+    return encodeFp8(value, e5m2Traits());
 }
 MANTISSA_ALWAYS_INLINE constexpr float decodeE4m3(uint8_t code) {
-    return decodeFp8(code, kE4m3);
+    return decodeFp8(code, e4m3Traits());
 }
 MANTISSA_ALWAYS_INLINE constexpr float decodeE5m2(uint8_t code) {
-    return decodeFp8(code, kE5m2);
+    return decodeFp8(code, e5m2Traits());
 }
 MANTISSA_ALWAYS_INLINE constexpr uint8_t encodeFp8(float value, DType format) {
     return encodeFp8(value, fp8Traits(format));

@@ -167,7 +167,7 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
 /// Stochastic rounding of four scaled values that start at element `index` of the tensor.
 [[maybe_unused]] static __device__ __noinline__ uint32_t stochastic4(int format, uint64_t seed, int64_t index, float y0,
                                                                      float y1, float y2, float y3) {
-    const Fp8Traits traits = format == 1 ? kE4m3 : kE5m2;
+    const Fp8Traits traits = format == 1 ? e4m3Traits() : e5m2Traits();
     const float y[4] = {y0, y1, y2, y3};
     uint32_t word = 0;
 #pragma unroll
