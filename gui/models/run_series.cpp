@@ -153,7 +153,11 @@ void RunSeries::refresh() {
                 }
             }
             update.events = store.events(id, update.whole ? 0 : lastEvent);
-            if (update.whole || needsDocument) {
+            // A change while running changes the spec, and with it formats and recipes.
+            const bool respecified = std::any_of(update.events.begin(), update.events.end(), [](const RunEvent& event) {
+                return event.kind == "command" || event.kind == "auto";
+            });
+            if (update.whole || needsDocument || respecified) {
                 update.document = store.document(id);
             }
             return update;
