@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/ladder_command.h"
 #include "experiments/cli/tensor_command.h"
 #include "experiments/text/plain_text.h"
 #include "kernels/error.h"
@@ -118,6 +119,7 @@ int runCommand(int argc, char** argv) {
     addSpecCommands(app, context);
     addDevicesCommand(app, context);
     addStoreCommands(app, context);
+    addLadderCommand(app, context);
     addTensorCommand(app, context);
     try {
         app.parse(argc, argv);

@@ -48,6 +48,17 @@ RunStatus statusOf(ErrorCode code) {
                                                                                   : RunStatus::Failed;
 }
 
+/// What the board does not report has no series.
+void addReading(const engine::DeviceReading& reading, StepRecord& record) {
+    const std::pair<Metric, double> values[] = {{Metric::PowerWatts, reading.watts},
+                                                {Metric::EnergyJoules, reading.joules},
+                                                {Metric::SmMhz, reading.smMHz},
+                                                {Metric::MemoryMhz, reading.memoryMHz},
+                                                {Metric::Celsius, reading.celsius}};
+    for (const auto& [metric, value] : values)
+        if (value > 0) record.scalars.emplace_back(metric, value);
+}
+
 }  // namespace
 
 JobRunner::JobRunner(JobPlan plan, Mailbox& mailbox, FileLock lock)
@@ -91,13 +102,14 @@ void JobRunner::train() {
     if (!waitForDevice()) return finish(RunStatus::Stopped, "Stopped while it waited for the device.");
     prepare();
     loop();
+    const bool measureOnly = plan_.options.measureOnly;
     if (diverged_) {
-        if (savedStep_ != stepper_->stepIndex()) saveCheckpoint(true);
+        if (savedStep_ != stepper_->stepIndex() && !measureOnly) saveCheckpoint(true);
         return finish(RunStatus::Diverged, reason_);
     }
     if (stopNow_) return finish(RunStatus::Stopped, "Stopped at once, without a checkpoint.");
-    if (!stop_ && evaluatedStep_ != stepper_->stepIndex()) evaluate();
-    if (savedStep_ != stepper_->stepIndex()) saveCheckpoint(true);
+    if (!stop_ && evaluatedStep_ != stepper_->stepIndex() && !measureOnly) evaluate();
+    if (savedStep_ != stepper_->stepIndex() && !measureOnly) saveCheckpoint(true);
     finish(stop_ ? RunStatus::Stopped : RunStatus::Finished, stop_ ? reason_ : "");
 }
 
@@ -235,8 +247,15 @@ void JobRunner::announce() {
 // The loop
 // --------------------------------------------------------------------------------------------------------------
 
+/// The counter of a board's energy is too coarse for less than ten seconds.
+bool JobRunner::stepsLeft() const {
+    constexpr double kEnergySeconds = 11;
+    if (stepper_->stepIndex() < plan_.spec.trainer.steps) return true;
+    return plan_.options.measureOnly && energyFrom_ && secondsSince(*energyFrom_) < kEnergySeconds;
+}
+
 void JobRunner::loop() {
-    while (stepper_->stepIndex() < plan_.spec.trainer.steps) {
+    while (stepsLeft()) {
         if (!stepper_->stepAhead()) {
             poll(false);
             if (paused_) pauseUntilToldOtherwise();
@@ -273,7 +292,7 @@ void JobRunner::oneStep() {
     const int64_t step = metrics.step;
     const bool last = step == plan_.spec.trainer.steps;
     const bool due = plan_.spec.evalEvery > 0 && step % plan_.spec.evalEvery == 0;
-    if ((due && !diverged_ && !paused_) || last) {
+    if ((due && !diverged_ && !paused_) || (last && !plan_.options.measureOnly)) {
         flush(true);
         evaluate();
     }
@@ -324,12 +343,8 @@ void JobRunner::afterStep(const engine::StepMetrics& metrics) {
         known += metrics.phaseSeconds[i] * 1000;
     }
     record.scalars.emplace_back(Metric::PhaseGap, std::max(0.0, step.stepMs - known));
-    if (metrics.device)
-        record.scalars.insert(record.scalars.end(), {{Metric::PowerWatts, metrics.device->watts},
-                                                     {Metric::EnergyJoules, metrics.device->joules},
-                                                     {Metric::SmMhz, metrics.device->smMHz},
-                                                     {Metric::MemoryMhz, metrics.device->memoryMHz},
-                                                     {Metric::Celsius, metrics.device->celsius}});
+    if (metrics.device) addReading(*metrics.device, record);
+    if (metrics.device && metrics.device->joules > 0 && !energyFrom_) energyFrom_ = Clock::now();
     if (plan_.spec.trainer.precision.mode == engine::PrecisionMode::Fp16)
         record.scalars.emplace_back(Metric::LossScale, metrics.lossScale);
     writer_->addStep(record, metrics.numerics.get());

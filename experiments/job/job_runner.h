@@ -46,6 +46,7 @@ class JobRunner {
     void load();
     void announce();
     void loop();
+    bool stepsLeft() const;
     void oneStep();
     bool looksAhead() const;
     void afterStep(const engine::StepMetrics& metrics);
@@ -88,7 +89,8 @@ class JobRunner {
     float baseRate_ = 1;                   ///< learning rate that the trainer was made with
     bool windowWanted_ = false;            ///< an alarm waits for an amax window, which is read between two steps
     bool precisionChanged_ = false;        ///< what runs is read back after the next step
-    std::deque<std::string> checkpoints_;  ///< folders on disk that checkpoint.keep governs, oldest first
+    std::optional<Clock::time_point> energyFrom_;  ///< when the first reading of the board's energy came
+    std::deque<std::string> checkpoints_;          ///< folders on disk that checkpoint.keep governs, oldest first
     bool stop_ = false, stopNow_ = false, paused_ = false, diverged_ = false;
     std::string reason_;
     int nonFiniteRunning_ = 0;

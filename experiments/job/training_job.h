@@ -115,6 +115,9 @@ struct JobOptions {
     bool otherClass = false;  ///< allow a checkpoint of another determinism class
     std::string forkRun;      ///< ULID of a run whose checkpoint (resumeStep) the new run starts from
     bool beside = false;      ///< do not wait for other runs on the device
+    /// Steps alone: no evaluation and no checkpoint at the end. Where the device measures energy, steps go on after the
+    /// spec's until there are ten seconds of it.
+    bool measureOnly = false;
     bool headless = false;    ///< nobody is there to answer: policy "pause" acts as "stop"
     /// Name of what has to end first, "" when nothing; asked from the job's thread until it is "". May be empty.
     std::function<std::string()> waitFor;

@@ -82,6 +82,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"run tiny --set data.path=@empty.txt", "empty.txt", 2},
                     Mistake{"run tiny --set data.path=@none.txt", "none.txt|no such file", 2},
                     Mistake{"run nano --device gpu", "--device|\"gpu\"|allowed: auto, cpu, cuda", 2},
+                    Mistake{"ladder nanno", "spec: nanno|neither a preset nor a file|allowed: tiny, nano", 2},
+                    Mistake{"ladder tiny --out @l.gif", "--out|l.gif|allowed: .csv, .png, .svg", 2},
+                    Mistake{"ladder tiny --set data.path=text:generated --width-sweep=32,40",
+                            "width-sweep|40|allowed: multiples of 32", 2},
+                    Mistake{"ladder tiny --set data.path=text:generated --width-sweep=wide",
+                            "--width-sweep|wide|allowed: whole numbers", 2},
+                    Mistake{"ladder tiny --set data.path=text:generated --rungs fp9",
+                            "fp9 names no rung|allowed: fp32_unfused, fused_adamw", 2},
                     Mistake{"run nano --threads many", "run|--threads|allowed", 2},
                     Mistake{"show something", "s.mantissa|no such store", 3},
                     Mistake{"list --store @noise", "noise|not a run store|not written to", 3},
@@ -91,6 +99,43 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"list --filter 'loss <'", "filter|is no value|allowed", 2},
                     Mistake{"presets nanno", "preset|nearest is \"nano\"|allowed", 2},
                     Mistake{"plan nano --set model.width=100", "model.heads|head width of 25|allowed", 2}));
+
+TEST_F(Cli, LadderMeasuresAndIsReadAgain) {
+    const std::string steps = "--set data.path=text:generated --warmup 1 --steps 3 --quiet --threads 2 ";
+    const Result result = run("ladder tiny " + steps + "--json --out '" + (folder / "l.csv") + "'");
+    ASSERT_EQ(result.code, 0) << result.err;
+    const Json json = result.json();
+    for (const char* key : {"ladder", "preset", "mode", "device", "device_name", "warmup", "steps", "tokens_per_step"})
+        EXPECT_TRUE(json.contains(key)) << key;
+    EXPECT_EQ(json["preset"], "tiny");
+    ASSERT_EQ(json["rungs"].size(), 6u);
+    for (const Json& rung : json["rungs"]) {
+        EXPECT_EQ(rung["status"], "measured") << rung;
+        for (const char* key : {"rung", "run", "step_ms", "step_ms_spread", "tokens_per_s", "plan_bytes", "brought"})
+            EXPECT_TRUE(rung.contains(key)) << key;
+        EXPECT_EQ(rung["phases"].size(), 5u);
+        EXPECT_GT(rung["step_ms"].get<double>(), 0);
+        EXPECT_EQ(rung["timed_steps"], 3);
+        EXPECT_FALSE(rung.contains("mj_per_token")) << "absent on a device that measures no energy";
+    }
+    if (json["device"] == "cpu") EXPECT_FALSE(json["rungs"][4]["native"]) << "FP8 is emulated there";
+    const std::string csv = readAll(folder / "l.csv");
+    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 7);
+    const std::string id = json["ladder"];
+    const Result again = run("ladder --show " + id + " --json --out '" + (folder / "l.png") + "'");
+    EXPECT_EQ(again.out, result.out) << "the store holds all of it";
+    EXPECT_EQ(readAll(folder / "l.png").substr(1, 3), "PNG");
+    EXPECT_THAT(run("ladder --show " + id).out, HasSubstr("+ fused AdamW"));
+    const Json list = run("ladder --list --json").json();
+    ASSERT_EQ(list.size(), 1u);
+    EXPECT_EQ(list[0]["ladder"], id);
+
+    const Json sweep = run("ladder tiny --width-sweep=64,32 " + steps + "--json").json();
+    EXPECT_EQ(sweep["mode"], "widths");
+    ASSERT_EQ(sweep["crossover"]["points"].size(), 2u);
+    EXPECT_EQ(sweep["crossover"]["points"][0]["width"], 32);
+    EXPECT_FALSE(sweep["crossover"]["text"].get<std::string>().empty());
+}
 
 TEST_F(Cli, EveryCommandHasHelpWithAnExample) {
     for (const char* command :

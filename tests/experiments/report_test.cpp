@@ -5,6 +5,7 @@
 #include "experiments/report/compare.h"
 #include "experiments/report/export.h"
 #include "experiments/report/forecast.h"
+#include "experiments/report/peak.h"
 #include "experiments/report/run_filter.h"
 #include "experiments/report/statistics.h"
 #include "experiments/text/number_text.h"
@@ -182,6 +183,19 @@ TEST(Export, NamesDerivedStatisticsToo) {
 }
 
 /// C09, as planned: 48 of 75 products in FP8, the head's in BF16.
+TEST(Peak, NamesItsDivisor) {
+    // N09: 524,288 tokens of GPT-2 124M in 0.140 s on 8 GPUs by the form 6N + 6LCT.
+    const double perGpu = 803478528.0 * 524288 / 0.140 / 8;
+    const auto bf16 = namedPeak("NVIDIA H100 80GB HBM3", engine::PrecisionMode::Bf16);
+    ASSERT_TRUE(bf16);
+    EXPECT_NEAR(perGpu / bf16->flops, 0.380, 0.0005);
+    EXPECT_THAT(bf16->name, testing::AllOf(HasSubstr("BF16"), HasSubstr("H100"), HasSubstr("989.4")));
+    EXPECT_EQ(namedPeak("NVIDIA H200", engine::PrecisionMode::Fp8)->flops, 1978.9e12);
+    EXPECT_EQ(namedPeak("NVIDIA A100-SXM4-80GB", engine::PrecisionMode::Fp8)->format, "BF16") << "no FP8 units";
+    EXPECT_FALSE(namedPeak("Intel(R) Xeon(R) Processor", engine::PrecisionMode::Bf16));
+    EXPECT_NEAR(engine::Trainer::flopsPerToken(presetSpec("gpt2-124m").trainer.model), 798031872.0, 1);
+}
+
 TEST(Forecast, PlansTheProducts) {
     RunSpec spec = presetSpec("tiny");
     spec.trainer.model.layers = 6;

@@ -63,6 +63,7 @@ struct Script {
     double seconds = 0;  ///< of a step
     std::function<double(int64_t)> loss = [](int64_t step) { return 4.0 / std::sqrt(static_cast<double>(step)); };
     std::function<void(engine::NumericsRecord&)> numerics;  ///< changes a step's record
+    std::function<void(engine::StepMetrics&)> metrics;       ///< changes a step's metrics
     bool fp8StateMissing = false;
     std::function<void(int64_t)> before;  ///< called before each step, on the job's thread
 };
@@ -109,6 +110,7 @@ class FakeStepper final : public Stepper {
         }
         if (script_.numerics) script_.numerics(*record);
         m.numerics = record;
+        if (script_.metrics) script_.metrics(m);
         return m;
     }
     engine::EvalResult evaluate() override { return {script_.loss(step_) + 0.1, 1024, 0}; }
