@@ -25,6 +25,7 @@
 #include "gui/pages/device_page.h"
 #include "gui/pages/empty_page.h"
 #include "gui/pages/formats_page.h"
+#include "gui/pages/ladder_page.h"
 #include "gui/pages/live_page.h"
 #include "gui/pages/numerics_page.h"
 #include "gui/pages/refused_page.h"
@@ -73,7 +74,7 @@ MainWindow::MainWindow(RunController& controller, Settings& settings, QWidget* p
     tabRow->setSpacing(8);
     tabs_ = new QTabBar(tabBar);
     tabs_->setAccessibleName(tr("Pages"));
-    tabs_->setToolTip(tr("Pages (Ctrl+1 to Ctrl+5)"));
+    tabs_->setToolTip(tr("Pages (Ctrl+1 to Ctrl+6)"));
     tabs_->setDrawBase(false);
     tabs_->setExpanding(false);
     tabs_->setIconSize(QSize(16, 16));
@@ -221,6 +222,12 @@ void MainWindow::makePages() {
     addPage(QStringLiteral("live"), tr("Live"), Glyph::Pulse, new LivePage(controller_, stack_));
     addPage(QStringLiteral("numerics"), tr("Numerics"), Glyph::Grid, new NumericsPage(controller_, stack_));
     addPage(QStringLiteral("compare"), tr("Compare"), Glyph::Curves, new ComparePage(controller_, stack_));
+    auto* ladder = new LadderPage(controller_, stack_);
+    connect(ladder, &LadderPage::runRequested, this, [this](const QString& id) {
+        runList_->select(id);
+        openPage(QStringLiteral("live"));
+    });
+    addPage(QStringLiteral("ladder"), tr("Ladder"), Glyph::Bars, ladder);
     addPage(QStringLiteral("formats"), tr("Formats"), Glyph::Numbers, new FormatsPage(controller_, stack_));
     auto* device = new DevicePage(controller_, stack_);
     connect(device, &DevicePage::reportsChanged, empty, &EmptyPage::setDevices);

@@ -29,8 +29,8 @@ class MainWindow : public QMainWindow {
   public:
     MainWindow(RunController& controller, Settings& settings, QWidget* parent = nullptr);
 
-    /// name: "live", "numerics" (and its views "diagnosis", "trouble"), "compare", "formats", "device". False when there
-    /// is no such page.
+    /// name: "live", "numerics" (and its views "diagnosis", "trouble"), "compare", "ladder", "formats", "device". False
+    /// when there is no such page.
     bool openPage(const QString& name);
     QString pageName() const;
     Page* page(const QString& name) const;

@@ -89,8 +89,8 @@ void MainWindow::makeMenus(QMenuBar& bar) {
 
     QMenu* view = bar.addMenu(tr("&View"));
     const QStringList names = {QStringLiteral("live"), QStringLiteral("numerics"), QStringLiteral("compare"),
-                               QStringLiteral("formats"), QStringLiteral("device")};
-    const QStringList titles = {tr("Live"), tr("Numerics"), tr("Compare"), tr("Formats"), tr("Device")};
+                               QStringLiteral("ladder"), QStringLiteral("formats"), QStringLiteral("device")};
+    const QStringList titles = {tr("Live"), tr("Numerics"), tr("Compare"), tr("Ladder"), tr("Formats"), tr("Device")};
     for (int i = 0; i < names.size(); ++i)
         view->addAction(action(titles[i], QKeySequence(QStringLiteral("Ctrl+%1").arg(i + 1)), none,
                                [this, name = names[i]] { openPage(name); }));
@@ -322,7 +322,7 @@ void MainWindow::showKeys() {
                                           {"Ctrl+P", "Pause or go on"},
                                           {"Ctrl+.", "Stop: asks for now or with a checkpoint"},
                                           {"Ctrl+S", "Checkpoint now"},
-                                          {"Ctrl+1 … 5", "Page"},
+                                          {"Ctrl+1 … 6", "Page"},
                                           {"Ctrl+B", "Run list"},
                                           {"Ctrl+K", "Command palette"},
                                           {"Ctrl+F", "Filter runs"},

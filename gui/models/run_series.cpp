@@ -17,6 +17,9 @@ const std::vector<QString>& liveMetrics() {
                                                QStringLiteral("step_ms"),
                                                QStringLiteral("memory_bytes"),
                                                QStringLiteral("seconds"),
+                                               QStringLiteral("energy_j"),
+                                               QStringLiteral("power_w"),
+                                               QStringLiteral("sm_mhz"),
                                                QStringLiteral("phase/matmul_ms"),
                                                QStringLiteral("phase/attention_ms"),
                                                QStringLiteral("phase/elementwise_ms"),
@@ -258,6 +261,11 @@ void RunSeries::takeSteps(const QString& id, const SharedSteps& steps) {
         const auto& seconds = metrics_[QStringLiteral("seconds")];  // the sum of the step times, as the store keeps it
         add("seconds", (seconds->empty() ? 0 : double(seconds->y(seconds->size() - 1))) + step.stepMs / 1e3);
         add("memory_bytes", double(step.memoryBytes));
+        if (const auto& board = step.metrics.device) {  // what it does not report has no series
+            if (board->joules > 0) add("energy_j", board->joules);
+            if (board->watts > 0) add("power_w", board->watts);
+            if (board->smMHz > 0) add("sm_mhz", board->smMHz);
+        }
         add("phase/matmul_ms", step.metrics.phaseSeconds[0] * 1e3);
         add("phase/attention_ms", step.metrics.phaseSeconds[1] * 1e3);
         add("phase/elementwise_ms", step.metrics.phaseSeconds[2] * 1e3);

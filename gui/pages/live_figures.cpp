@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/trainer.h"
+#include "experiments/report/peak.h"
 #include "gui/format/numbers.h"
 #include "gui/pages/live_health.h"
 #include "gui/pages/live_page.h"
@@ -22,6 +23,68 @@ double lastFinite(const SeriesPyramid& series) {
         }
     }
     return NAN;
+}
+
+/// The precision of a recipe column: "fp8 delayed", "bf16", …
+engine::PrecisionMode modeOf(const QString& recipe) {
+    using engine::PrecisionMode;
+    return recipe.startsWith(QLatin1String("fp8"))    ? PrecisionMode::Fp8
+           : recipe.startsWith(QLatin1String("fp16")) ? PrecisionMode::Fp16
+           : recipe.startsWith(QLatin1String("tf32")) ? PrecisionMode::Tf32
+           : recipe.startsWith(QLatin1String("fp32")) ? PrecisionMode::Fp32
+                                                      : PrecisionMode::Bf16;
+}
+
+/// mJ per token over the newest ten seconds of steps by the board's counter, which is too coarse for less; NaN: not
+/// measured so long.
+double millijoulesPerToken(RunSeries& run) {
+    const auto joules = run.metric(QStringLiteral("energy_j")), tokens = run.metric(QStringLiteral("tokens"));
+    const auto times = run.metric(QStringLiteral("step_ms"));
+    if (joules->size() < 2 || tokens->size() != times->size()) {
+        return NAN;
+    }
+    const size_t last = joules->size() - 1;
+    const size_t lastStep = times->lowerBound(joules->x(last));
+    double elapsed = 0;
+    size_t step = lastStep;
+    for (size_t i = last; i-- > 0 && lastStep < times->size();) {
+        for (; step > 0 && times->x(step) > joules->x(i); --step) {
+            elapsed += double(times->y(step)) / 1e3;
+        }
+        const double used = double(joules->y(last)) - double(joules->y(i));
+        if (used < 0) {
+            return NAN;  // counted anew since a resume
+        }
+        if (elapsed >= 10) {
+            const double trained = double(tokens->y(lastStep)) - double(tokens->y(step));
+            return trained > 0 ? used / trained * 1000 : NAN;
+        }
+    }
+    return NAN;
+}
+
+/// Energy where the board measures it: no figure at all elsewhere.
+void addEnergy(RunSeries& run, std::vector<Figure>& figures) {
+    const auto power = run.metric(QStringLiteral("power_w"));
+    const double energy = millijoulesPerToken(run);
+    if (power->empty() && !std::isfinite(energy)) {
+        return;
+    }
+    Figure figure;
+    figure.label = QStringLiteral("Energy");
+    figure.value = std::isfinite(energy) ? formatNumber(energy, 3) : notMeasured();
+    figure.unit = QStringLiteral("mJ/token");
+    figure.tooltip = QStringLiteral(
+        "The whole board's energy counter (NVML) over the last ten seconds divided by the tokens trained in them.");
+    QStringList parts;
+    if (!power->empty()) {
+        parts << QStringLiteral("%1 W").arg(formatNumber(lastFinite(*power), 3));
+    }
+    if (const auto clock = run.metric(QStringLiteral("sm_mhz")); !clock->empty()) {
+        parts << QStringLiteral("%1 MHz").arg(formatCount(qint64(lastFinite(*clock))));
+    }
+    figure.meaning = parts.join(QStringLiteral(", "));
+    figures.push_back(std::move(figure));
 }
 
 const char* const kCategories[] = {"weights", "gradients", "moments", "activations", "workspace", "host"};
@@ -99,7 +162,18 @@ void LivePage::updateFigures() {
         add("Step time", space > 0 ? time.left(space) : time, space > 0 ? time.mid(space + 1) : QString());
     stepTime.tooltip =
         QStringLiteral("End to end, median of the last 100 steps; evaluations and checkpoints are left out.");
-    if (info && info->going() && std::isfinite(step) && info->steps > info->step) {
+    const auto peak =
+        info ? experiments::namedPeak(info->deviceName.toStdString(), modeOf(info->recipe)) : std::nullopt;
+    const double flops = run_.document().flopsPerToken * speed;
+    if (std::isfinite(flops) && flops > 0) {
+        stepTime.tooltip += QStringLiteral("\n%1 TFLOP/s: FLOP/token %2 \u00d7 tokens/s.")
+                                .arg(formatNumber(flops / 1e12, 3), QString::fromUtf8(experiments::kFlopsFormula));
+    }
+    if (peak && std::isfinite(flops) && flops > 0) {
+        const QString share = formatShare(flops / peak->flops);
+        stepTime.meaning = QStringLiteral("%1 of %2 peak").arg(share, QString::fromStdString(peak->format));
+        stepTime.tooltip += QStringLiteral("\n%1 of the %2.").arg(share, QString::fromStdString(peak->name));
+    } else if (info && info->going() && std::isfinite(step) && info->steps > info->step) {
         stepTime.meaning = QStringLiteral("%1 left").arg(formatTimeLeft(double(info->steps - info->step) * step / 1e3));
     } else if (info && info->seconds > 0) {
         stepTime.meaning = QStringLiteral("%1 in all").arg(formatDuration(info->seconds));
@@ -118,6 +192,7 @@ void LivePage::updateFigures() {
                              : QString();
     }
 
+    addEnergy(run_, figures);
     if (const int tensors = health_->fp8Tensors(); tensors > 0) {
         const auto& found = health_->findings();
         Figure& health =

@@ -155,7 +155,7 @@ TEST_F(Window, EveryControlHasANameAndATooltip) {
 TEST_F(Window, NoTextIsClippedAtBothSizes) {
     for (const QSize size : {QSize(1440, 900), QSize(1024, 640)}) {
         window_->resize(size);
-        for (const char* name : {"live", "formats", "device"}) {
+        for (const char* name : {"live", "ladder", "formats", "device"}) {
             window_->openPage(QLatin1String(name));
             QTest::qWait(50);
             SCOPED_TRACE(name);
@@ -174,9 +174,9 @@ TEST_F(Window, KeysOpenPages) {
     }
     window_->openPage(QStringLiteral("formats"));
     EXPECT_EQ(window_->pageName(), QStringLiteral("formats"));
-    key(Qt::Key_5, Qt::ControlModifier);
+    key(Qt::Key_6, Qt::ControlModifier);
     EXPECT_EQ(window_->pageName(), QStringLiteral("device"));
-    key(Qt::Key_4, Qt::ControlModifier);
+    key(Qt::Key_5, Qt::ControlModifier);
     EXPECT_EQ(window_->pageName(), QStringLiteral("formats"));
 }
 
