@@ -64,7 +64,7 @@ class Heart : public testing::Test {
     }
     void TearDown() override {
         controller_->stopAll();
-        QTest::qWaitFor([this] { return !controller_->ownsGoingRuns(); }, 60000);
+        EXPECT_TRUE(QTest::qWaitFor([this] { return !controller_->ownsGoingRuns(); }, 60000));
         if (auto* traced = dynamic_cast<TracedApplication*>(qApp)) traced->trace(nullptr);
         window_.reset();
         controller_.reset();
