@@ -161,7 +161,17 @@ TEST_F(TrainerOnGpu, ShadowAgreesWithTheCpu) {
     Trainer cpu(config, {"cpu", 2, ""}, tokensFor(config)), gpu(config, {"cuda", 0, ""}, tokensFor(config));
     const auto a = cpu.step().numerics, b = gpu.step().numerics;
     ASSERT_EQ(a->shadow.size(), b->shadow.size());
-    for (size_t i = 0; i < a->shadow.size(); ++i) EXPECT_NEAR(a->shadow[i].sqnrDb, b->shadow[i].sqnrDb, 0.5) << i;
+    // Products of BF16 operands show only FP32's rounding, in another order on each device. Of the others the devices
+    // round some operands to neighbouring codes, so their errors are two samples of one distribution: the energy of n
+    // errors varies by sqrt(2 / n) of itself, here n >= 64, 0.77 dB; three times that.
+    constexpr double kRoundingOnly = 100, kSpread = 3 * 0.77;
+    for (size_t i = 0; i < a->shadow.size(); ++i) {
+        const double onCpu = a->shadow[i].sqnrDb, onGpu = b->shadow[i].sqnrDb;
+        if (onCpu > kRoundingOnly)
+            EXPECT_GT(onGpu, kRoundingOnly) << i;
+        else
+            EXPECT_NEAR(onCpu, onGpu, kSpread) << i;
+    }
 }
 
 TEST(TrainerDevice, AMissingGpuIsRefusedWithTheProbesReason) {
