@@ -75,7 +75,10 @@ TEST(Ladder, RunsTinyEndToEndThroughTheStore) {
         EXPECT_GT(rung.stepMs, 0);
         EXPECT_NEAR(rung.tokensPerSecond, 256 / rung.stepMs * 1000, 1e-6 * rung.tokensPerSecond);
         double sum = 0;
-        for (const double phase : rung.phaseMs) EXPECT_GE(phase, 0), sum += phase;
+        for (const double phase : rung.phaseMs) {
+            EXPECT_GE(phase, 0);
+            sum += phase;
+        }
         EXPECT_GT(rung.phaseMs[0], 0) << "products were timed";
         EXPECT_GE(sum, rung.stepMs * 0.999);
         EXPECT_FALSE(rung.millijoulesPerToken) << "absent, not 0, where nothing measures it";
