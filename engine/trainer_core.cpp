@@ -82,6 +82,7 @@ TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::sha
 void TrainerCore::refreshWeights() {
     program_->refreshWeights(backend_, passFlags(progress_.step + 1));
     weightSlots_ = program_->slots(backend_);
+    backend_.takePhaseTimes();  // no part of the step that follows
 }
 
 std::vector<bool> TrainerCore::shadowMask(const ProbeConfig& probes) const {

@@ -4,7 +4,10 @@
 #include <QDialog>
 #include <QPainter>
 #include <QPixmap>
+#include <QScreen>
 #include <QTimer>
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "gui/heartbeat.h"
@@ -21,6 +24,39 @@ struct Options {
     bool start = false;
 };
 
+/// Ends the program with the sentence of a wrong word on the command line.
+[[noreturn]] void refuse(const QString& what, const QString& value, const QString& allowed) {
+    const QString line =
+        QStringLiteral("error: mantissa: %1: '%2' is not one; allowed: %3\n").arg(what, value, allowed);
+    std::fputs(line.toUtf8().constData(), stderr);
+    std::exit(2);
+}
+
+void checkWord(const QString& what, const QString& value, const QStringList& allowed) {
+    if (!value.isEmpty() && !allowed.contains(value)) refuse(what, value, allowed.join(QStringLiteral(", ")));
+}
+
+/// "1440x900" as a size, no larger than `most` and no smaller than the window can be.
+QSize windowSize(const QString& text, QSize most) {
+    const QStringList parts = text.split(QLatin1Char('x'));
+    bool wide = false, high = false;
+    const QSize size(parts.value(0).toInt(&wide), parts.value(1).toInt(&high));
+    if (parts.size() != 2 || !wide || !high || size.width() < 1 || size.height() < 1)
+        refuse(QStringLiteral("--size"), text, QStringLiteral("WIDTHxHEIGHT in pixels, as 1440x900"));
+    return size.boundedTo(most);
+}
+
+void checkOptions(const Options& options, const QStringList& stray) {
+    checkWord(
+        QStringLiteral("--page"), options.page,
+        {QStringLiteral("live"), QStringLiteral("numerics"), QStringLiteral("compare"), QStringLiteral("ladder"),
+         QStringLiteral("formats"), QStringLiteral("device"), QStringLiteral("diagnosis"), QStringLiteral("trouble")});
+    checkWord(QStringLiteral("--theme"), options.theme,
+              {QStringLiteral("dark"), QStringLiteral("light"), QStringLiteral("system")});
+    if (!stray.isEmpty())
+        refuse(QStringLiteral("argument"), stray.first(), QStringLiteral("the options of mantissa --help"));
+}
+
 Options parseOptions(const QApplication& app) {
     QCommandLineParser parser;
     parser.setApplicationDescription(
@@ -34,7 +70,7 @@ Options parseOptions(const QApplication& app) {
     option("preset", "Preset to open in the launch dialog, or to start with --start", "NAME");
     parser.addOption({QStringLiteral("start"), QStringLiteral("Start the preset at once")});
     option("select", "Runs to select: names or ids, separated by commas, or all", "RUNS");
-    option("page", "Page to open: live, numerics, compare, formats, device", "NAME");
+    option("page", "Page to open: live, numerics, compare, ladder, formats, device, diagnosis, trouble", "NAME");
     option("theme", "dark, light or system", "THEME");
     option("size", "Size of the window", "WxH");
     option("screenshot", "Save a picture of the window as PNG, then quit", "FILE");
@@ -49,7 +85,14 @@ Options parseOptions(const QApplication& app) {
     options.size = parser.value(QStringLiteral("size"));
     options.screenshot = parser.value(QStringLiteral("screenshot"));
     options.start = parser.isSet(QStringLiteral("start"));
-    if (parser.isSet(QStringLiteral("after"))) options.after = parser.value(QStringLiteral("after")).toDouble();
+    if (parser.isSet(QStringLiteral("after"))) {
+        const QString after = parser.value(QStringLiteral("after"));
+        bool number = false;
+        options.after = after.toDouble(&number);
+        if (!number || !(options.after >= 0 && options.after <= 3600))
+            refuse(QStringLiteral("--after"), after, QStringLiteral("seconds, 0 to 3600"));
+    }
+    checkOptions(options, parser.positionalArguments());
     return options;
 }
 
@@ -77,6 +120,8 @@ void takePicture(MainWindow& window, const QString& path) {
         painter.drawPixmap((window.width() - top->width()) / 2, (window.height() - top->height()) / 2, top->grab());
     }
     const bool saved = picture.save(path, "PNG");
+    if (!saved)
+        std::fputs(qPrintable(QStringLiteral("error: --screenshot: %1: cannot be written\n").arg(path)), stderr);
     QCoreApplication::exit(saved ? 0 : 1);
 }
 
@@ -94,8 +139,11 @@ int main(int argc, char** argv) {
         themeChoice(options.theme.isEmpty() ? settings.value(QStringLiteral("theme")).toString() : options.theme));
     RunController controller;
     MainWindow window(controller, settings);
-    const QStringList size = options.size.split(QLatin1Char('x'));
-    if (size.size() == 2) window.resize(size[0].toInt(), size[1].toInt());
+    constexpr QSize kMostPixels(8192, 8192);
+    if (!options.size.isEmpty())
+        window.resize(windowSize(options.size, kMostPixels));
+    else if (const QScreen* screen = app.primaryScreen())
+        window.resize(window.size().boundedTo(screen->availableSize()));
     window.show();
     const QString heartbeat = qEnvironmentVariable("MANTISSA_HEARTBEAT");
     if (!heartbeat.isEmpty()) app.trace(new Heartbeat(heartbeat, &app));

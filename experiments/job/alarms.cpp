@@ -14,7 +14,7 @@ namespace {
 constexpr int kCounterUnderflow = 2, kCounterClipped = 5, kCounterInf = 6, kCounterNan = 7;
 
 std::string percent(double share) {
-    return fmt::format("{:.2g} %", share * 100);
+    return share >= 0.0995 ? fmt::format("{:.0f} %", share * 100) : fmt::format("{:.2g} %", share * 100);
 }
 
 }  // namespace
