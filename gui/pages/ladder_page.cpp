@@ -140,7 +140,7 @@ Card* LadderPage::makeRungs() {
         box->setRange(low, 100000);
         box->setValue(value);
         box->setButtonSymbols(QAbstractSpinBox::NoButtons);
-        box->setFixedHeight(24);
+        box->setFixedHeight(28);
         box->setFixedWidth(QFontMetrics(box->font()).horizontalAdvance(QStringLiteral("000000")) + 14);
         box->setAccessibleName(text);
         box->setToolTip(tip);

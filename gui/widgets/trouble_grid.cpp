@@ -168,12 +168,13 @@ void TroubleGrid::paintEvent(QPaintEvent*) {
             std::find(row.tensor, row.tensor + 3, report_->tensor) != row.tensor + 3 && report_->tensor >= 0;
         painter.setFont(uiFont(TextSize::Small, here));
         painter.setPen(color(here ? Token::Text : Token::Text2));
+        const bool alone = row.layer == QLatin1String("lm_head");  // a group of one row: its layer is its name
         painter.drawText(QRectF(34, rowTop(r) - 2, kLabels - 40, rowHeight() + 3), Qt::AlignRight | Qt::AlignVCenter,
-                         row.linear);
+                         alone ? row.layer : row.linear);
         if (r == 0 || rows_[size_t(r) - 1].group != row.group) {
             painter.setPen(color(Token::Text3));
             painter.drawText(QRectF(6, rowTop(r) - 2, 40, rowHeight() + 3), Qt::AlignLeft | Qt::AlignVCenter,
-                             row.linear == row.layer ? QString() : row.layer);
+                             alone ? QString() : row.layer);
         }
         for (int c = 0; c < int(report_->steps.size()); ++c)
             for (int role = 0; role < 3; ++role)
