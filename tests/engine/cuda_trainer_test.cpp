@@ -167,10 +167,11 @@ TEST_F(TrainerOnGpu, ShadowAgreesWithTheCpu) {
     constexpr double kRoundingOnly = 100, kSpread = 3 * 0.77;
     for (size_t i = 0; i < a->shadow.size(); ++i) {
         const double onCpu = a->shadow[i].sqnrDb, onGpu = b->shadow[i].sqnrDb;
-        if (onCpu > kRoundingOnly)
+        if (onCpu > kRoundingOnly) {
             EXPECT_GT(onGpu, kRoundingOnly) << i;
-        else
+        } else {
             EXPECT_NEAR(onCpu, onGpu, kSpread) << i;
+        }
     }
 }
 

@@ -51,16 +51,24 @@ TEST(TrainerState, EvaluationLeavesEveryBitAlone) {
     }
 }
 
+ProbeConfig probes(int every, int histograms, bool counters) {
+    ProbeConfig config;
+    config.every = every;
+    config.histograms = histograms;
+    config.counters = counters;
+    return config;
+}
+
 TEST(TrainerState, ProbesChangeNoBit) {
     for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current}) {
         TrainerConfig config = shortConfig(PrecisionMode::Fp8, recipe);
-        config.probes = {0, 0, true};
+        config.probes = probes(0, 0, true);
         const uint64_t plain = hashAfter(config, 6);
-        config.probes = {1, 1, true};
+        config.probes = probes(1, 1, true);
         EXPECT_EQ(hashAfter(config, 6), plain);
-        config.probes = {3, 3, true};
+        config.probes = probes(3, 3, true);
         EXPECT_EQ(hashAfter(config, 6), plain);
-        config.probes = {0, 0, false};
+        config.probes = probes(0, 0, false);
         EXPECT_EQ(hashAfter(config, 6), plain);
     }
 }
@@ -68,10 +76,10 @@ TEST(TrainerState, ProbesChangeNoBit) {
 TEST(TrainerState, ProbedStepsCarryTheDearSet) {
     for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current}) {
         TrainerConfig config = shortConfig(PrecisionMode::Fp8, recipe);
-        config.probes = {2, 4, true};
+        config.probes = probes(2, 4, true);
         Trainer trainer(config, {"cpu", 2, ""}, tokensFor(config));
         for (int step = 1; step <= 5; ++step) {
-            if (step == 5) trainer.setProbes({1, 1, true});
+            if (step == 5) trainer.setProbes(probes(1, 1, true));
             const auto record = trainer.step().numerics;
             ASSERT_EQ(record->step, step);
             ASSERT_EQ(record->tensors.size(), trainer.catalogue().size());

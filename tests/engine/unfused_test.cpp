@@ -63,7 +63,9 @@ TEST(Unfused, NormForwardHasTheFusedBits) {
                     EXPECT_EQ(stages.residualOut.bytes, fused.residualOut.bytes) << what;
                     EXPECT_EQ(stages.out.bytes, fused.out.bytes) << what;
                     EXPECT_EQ(stages.rstd.bytes, fused.rstd.bytes) << what;
-                    if (kind == kernels::NormKind::LayerNorm) EXPECT_EQ(stages.mean.bytes, fused.mean.bytes) << what;
+                    if (kind == kernels::NormKind::LayerNorm) {
+                        EXPECT_EQ(stages.mean.bytes, fused.mean.bytes) << what;
+                    }
                     expectSameCast(stages.cast, fused.cast, what);
                 }
     }
