@@ -118,7 +118,9 @@ TEST_F(Cli, LadderMeasuresAndIsReadAgain) {
         EXPECT_EQ(rung["timed_steps"], 3);
         EXPECT_FALSE(rung.contains("mj_per_token")) << "absent on a device that measures no energy";
     }
-    if (json["device"] == "cpu") EXPECT_FALSE(json["rungs"][4]["native"]) << "FP8 is emulated there";
+    if (json["device"] == "cpu") {
+        EXPECT_FALSE(json["rungs"][4]["native"]) << "FP8 is emulated there";
+    }
     const std::string csv = readAll(folder / "l.csv");
     EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 7);
     const std::string id = json["ladder"];

@@ -414,7 +414,9 @@ TEST(Salvage, ReadsAFileThatIsCutOff) {
         writeAll(bad, whole.substr(0, whole.size() * percent / 100));
         const SalvageReport report = salvageStore(bad, rescued);
         EXPECT_EQ(report.runs, 1) << percent;
-        if (percent < 50) EXPECT_FALSE(report.problems.empty()) << "something was lost and is named";
+        if (percent < 50) {
+            EXPECT_FALSE(report.problems.empty()) << "something was lost and is named";
+        }
         EXPECT_GE(report.rows, last) << percent;
         last = report.rows;
         EXPECT_TRUE(checkStore(rescued).ok) << percent;
