@@ -167,7 +167,7 @@ TEST(HealthGrid, KeysReachEveryCellAndSayItsName) {
     grid.show();
     std::vector<GridCell> cells(6);
     for (int i = 0; i < 6; ++i) {
-        cells[size_t(i)] = {i == 4 ? 0.05f : 0.f, CellState::Value, false, i, QStringLiteral("t%1").arg(i)};
+        cells[size_t(i)] = {i == 4 ? 0.05f : 0.f, CellState::Value, false, i, QStringLiteral("t%1").arg(i), {}};
     }
     grid.setCells({QStringLiteral("h.0"), QStringLiteral("h.1")}, {QStringLiteral("qkv")},
                   {QStringLiteral("x"), QStringLiteral("w"), QStringLiteral("dy")}, cells, HeatScale());
