@@ -244,7 +244,7 @@ void LadderPage::start(LadderOptions options) {
             changed();
             showBusy();
         });
-    showBusy();
+    showAll();
 }
 
 void LadderPage::stop() {

@@ -250,10 +250,13 @@ void Inspector::buildWhatIf(QVBoxLayout& rows) {
     whatIf_ = new WhatIfTable(whatIfPart_);
     part->addWidget(whatIf_);
     auto* buttons = new QHBoxLayout;
-    use_ = new QPushButton(whatIfPart_);
+    use_ = new QPushButton(QStringLiteral("Use it"), whatIfPart_);
+    use_->setAccessibleName(use_->text());
+    use_->setToolTip(QStringLiteral("Apply the chosen row to the running job between two steps"));
     use_->setProperty("kind", QStringLiteral("primary"));
     fork_ = new QPushButton(QStringLiteral("Fork with it…"), whatIfPart_);
     fork_->setAccessibleName(QStringLiteral("Fork with it"));
+    fork_->setToolTip(QStringLiteral("Start a child run with the chosen row from a checkpoint"));
     buttons->addWidget(use_, 1);
     buttons->addWidget(fork_);
     part->addLayout(buttons);

@@ -70,9 +70,10 @@ TEST(ManyRuns, ListCompareAndPanStayWithinTheirBudgets) {
 
     QStringList ids;
     for (const RunInfo& run : controller.runs()) ids << run.id;
+    window.openPage(QStringLiteral("compare"));  // builds it
     auto* compare = static_cast<ComparePage*>(window.page(QStringLiteral("compare")));
+    ASSERT_TRUE(compare);
     PlotView* view = compare->curvesView();
-    window.openPage(QStringLiteral("compare"));
     static_cast<QComboBox*>(compare->tools()->findChild<QComboBox*>())
         ->setCurrentIndex(1);  // training loss, every step
     heart.takeGap();
