@@ -43,8 +43,7 @@ TEST(ManyRuns, ListCompareAndPanStayWithinTheirBudgets) {
         mantissa::tests::SyntheticRun run;
         run.name = "sweep-" + std::to_string(i);
         run.steps = run.done = stepsOfARun();
-        run.seed = uint64_t(1 + i);
-        run.fp8 = i % 2;
+        run.historyLength = 16 + i;  // a sweep: runs that differ in their seed alone would be one group
         run.lossOffset = 0.002 * i;
         run.scalarsOnly = true;
         mantissa::tests::addSyntheticRun(path.toStdString(), run);
@@ -110,11 +109,16 @@ TEST(ManyRuns, ListCompareAndPanStayWithinTheirBudgets) {
     EXPECT_LE(frames[frames.size() / 2], 33 * slack());
 
     // The nearest run is found under the cursor.
+    const auto drawn = [&] {
+        const auto& curves = view->content().curves;
+        return curves.size() > kRuns / 2 && curves[kRuns / 2].data && !curves[kRuns / 2].data->empty();
+    };
+    ASSERT_TRUE(QTest::qWaitFor(drawn, 30000));
     const auto& curve = view->content().curves[kRuns / 2];
-    ASSERT_FALSE(curve.data->empty());
     const size_t middle = curve.data->size() / 2;
     const int nearest = view->nearestCurve(view->toScene(curve.data->x(middle), double(curve.data->y(middle))));
     ASSERT_GE(nearest, 0);
+    ASSERT_TRUE(view->content().curves[size_t(nearest)].data);
     const auto& found = view->content().curves[size_t(nearest)];
     EXPECT_NEAR(view->toScene(0, double(found.data->y(found.data->nearest(curve.data->x(middle))))).y(),
                 view->toScene(0, double(curve.data->y(middle))).y(), 2);
