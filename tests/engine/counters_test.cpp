@@ -2,44 +2,20 @@
 // their BF16 values.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <bit>
-#include <cmath>
 #include <map>
 
 #include "engine/trainer_core.h"
 #include "tests/support/engine_configs.h"
 #include "tests/support/forwarding_backend.h"
+#include "tests/support/recount.h"
 
 namespace mantissa::engine {
 namespace {
 
 using kernels::DType;
 using kernels::TensorSlot;
-using Counters = std::array<uint64_t, 8>;  // elements, zeros, underflow, subnormal, over_range, clipped, inf, nan
-
-/// What the definitions in kernels/quantize/quantize.h say of one BF16 value.
-void count(Counters& c, uint16_t bits, float scale, DType format) {
-    const bool e4m3 = format == DType::E4M3;
-    const float largest = e4m3 ? 448.0f : 57344.0f, minNormal = e4m3 ? 0x1p-6f : 0x1p-14f,
-                minSubnormal = e4m3 ? 0x1p-9f : 0x1p-16f;
-    const float value = std::abs(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
-    ++c[0];
-    if (std::isnan(value)) {
-        ++c[7];
-        return;
-    }
-    const float scaled = value * scale;
-    if (value == 0)
-        ++c[1];
-    else if (scaled <= minSubnormal / 2)
-        ++c[2];
-    else if (scaled < minNormal - minSubnormal / 2)
-        ++c[3];
-    if (scaled > std::nextafter(largest, 1e30f)) ++c[4];
-    if (e4m3 ? scaled > 464.0f : scaled >= 61440.0f) ++c[5];
-    if (std::isinf(value)) ++c[6];
-}
+using test::count;
+using test::Counters;
 
 /// Looks at each tensor after the op that cast it and before the product that reads it.
 class Recount {

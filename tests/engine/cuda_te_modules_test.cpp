@@ -18,6 +18,18 @@ TEST_F(TeModulesOnGpu, LinearCurrent) {
 TEST_F(TeModulesOnGpu, LinearBlock) {
     runBlockLinear("linear.block", false, gpu_);
 }
+TEST_F(TeModulesOnGpu, LayerNormLinearDelayedCastsFromF32) {
+    runLayerNormLinearDelayed(gpu_);
+}
+TEST_F(TeModulesOnGpu, LayerNormLinearCurrent) {
+    runLayerNormLinearCurrent(gpu_);
+}
+TEST_F(TeModulesOnGpu, LayerNormLinearBlock) {
+    runBlockLinear("lnlinear.block", true, gpu_);
+}
+TEST_F(TeModulesOnGpu, LinearByHandCaseC08) {
+    runCaseC08(gpu_);
+}
 
 }  // namespace
 }  // namespace mantissa::engine

@@ -61,6 +61,10 @@ class Twins {
     void add(const std::vector<T>& buffer) {
         add(buffer.data(), buffer.size() * sizeof(T));
     }
+    template <class... Buffers>
+    void addAll(const Buffers&... buffers) {
+        (add(buffers), ...);
+    }
     /// The op with device pointers.
     template <class Op>
     Op translated(Op op) const {
@@ -104,6 +108,13 @@ class Twins {
         }
         ADD_FAILURE() << "buffer has no twin";
         return copy;
+    }
+    /// The twin itself.
+    template <class T>
+    T* deviceOf(const std::vector<T>& buffer) const {
+        for (const Twin& twin : twins_)
+            if (twin.host == reinterpret_cast<const char*>(buffer.data())) return reinterpret_cast<T*>(twin.device);
+        return nullptr;
     }
     template <class T>
     T get(const T& value) const {

@@ -51,8 +51,10 @@ class LinearBench {
             for (engine::DeviceMemory* memory : {&deviceCodes_[role], &deviceColumns_[role]})
                 *memory = engine::DeviceMemory(*backend_, codes(static_cast<engine::TensorRole>(role)).size());
         workspace_ = engine::DeviceMemory(*backend_, size_t{64} << 20);
-        backend_->bindWorkspace(workspace_.data(), workspace_.bytes());
+        bindWorkspace();
     }
+    /// Again after an op of the test's own that brought another one.
+    void bindWorkspace() { backend_->bindWorkspace(workspace_.data(), workspace_.bytes()); }
 
     /// Start of a step: the slots of activations are cleared.
     void begin() {
@@ -122,7 +124,7 @@ class LinearBench {
         backend_->download(window.data(), scaling_.history() + tensor.historyOffset, window.size() * sizeof(float));
         return window;
     }
-    /// For ops that the test runs itself, on the CPU: codes go to the device's copy, not to xCodes.
+    /// For ops that the test runs itself: codes go to the device's copy, not to xCodes. `values` is device memory.
     kernels::CastTarget target(engine::TensorRole role) {
         return scaling_.producerCast(plan_.slot(0, role), deviceCodes(role), flags_);
     }

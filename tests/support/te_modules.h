@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/checkpoint/safetensors.h"
+#include "tests/support/cuda_twin.h"
 #include "tests/support/linear_bench.h"
 
 namespace mantissa::test::recorded {
@@ -164,12 +165,112 @@ inline void runLinear(RecipeKind kind, const std::string& module, const std::vec
     }
 }
 
+/// The norm in front of a recorded LayerNormLinear, with memory on the bench's device.
+struct RecordedNorm {
+    RecordedNorm(const Recorded& recorded, const std::string& module, LinearBench& bench)
+        : bench(bench), gain(recorded.bits(module + ".ln_w")), shift(recorded.bits(module + ".ln_b")) {}
+    /// Writes the codes of input; with finish also the second pass of current scaling.
+    void forward(const std::vector<uint16_t>& x, bool castFromF32, bool finish) {
+        Twins twins(bench.backend());
+        twins.addAll(x, gain, shift, out);
+        twins.add(mean), twins.add(rstd);
+        kernels::NormForward op;
+        op.rows = kRows, op.cols = kIn;
+        op.type = DType::BF16;
+        op.residualIn = x.data();
+        op.gain = gain.data(), op.bias = shift.data();
+        op.out = finish ? out.data() : nullptr;
+        op.cast = bench.target(TensorRole::Input);
+        op.castFromF32 = castFromF32;
+        op.mean = mean.data(), op.rstd = rstd.data();
+        twins.run(op);
+        mean = twins.get(mean), rstd = twins.get(rstd);
+        bench.bindWorkspace();
+        if (finish) bench.finish(TensorRole::Input, twins.deviceOf(out), kRows, kIn);
+        bench.readCodes(TensorRole::Input);
+    }
+    /// dx, dGain and dShift from the gradient of the norm's output.
+    void backward(const std::vector<uint16_t>& x, const std::vector<uint16_t>& dNorm) {
+        Twins twins(bench.backend());
+        twins.addAll(x, gain, shift, dNorm, dx);
+        twins.addAll(mean, rstd, dGain, dShift);
+        kernels::NormBackward op;
+        op.rows = kRows, op.cols = kIn;
+        op.type = DType::BF16;
+        op.dOut = dNorm.data(), op.residual = x.data();
+        op.gain = gain.data(), op.bias = shift.data();
+        op.mean = mean.data(), op.rstd = rstd.data();
+        op.dResidual = dx.data();
+        op.dGain = dGain.data(), op.dBias = dShift.data();
+        twins.run(op);
+        dx = twins.get(dx), dGain = twins.get(dGain), dShift = twins.get(dShift);
+        bench.bindWorkspace();
+    }
+
+    LinearBench& bench;
+    std::vector<uint16_t> gain, shift, out = std::vector<uint16_t>(kRows * kIn), dx = out;
+    std::vector<float> mean = std::vector<float>(kRows), rstd = mean, dGain = std::vector<float>(kIn), dShift = dGain;
+};
+
+/// With the test-only cast from F32. A scale or a value off by an ulp moves a few codes by one step, 1/16 of the value:
+/// it shows in single elements of the sums.
+inline void runLayerNormLinearDelayed(kernels::Backend* backend = nullptr) {
+    const Recorded recorded;
+    const std::string module = "lnlinear.delayed";
+    LinearBench bench(kRows, kIn, kOut, recipe(RecipeKind::Delayed), backend);
+    RecordedNorm norm(recorded, module, bench);
+    const auto weight = recorded.bits(module + ".W"), bias = recorded.bits(module + ".b");
+    const std::vector<double> none(kRows * kOut, 0.0);
+    for (int step = 0; step < 4; ++step) {
+        const std::string name = module + ".s" + std::to_string(step);
+        const auto x = recorded.bits(name + ".x"), dy = recorded.bits(name + ".dy");
+        std::vector<uint16_t> y(kRows * kOut), dNorm(kRows * kIn);
+        std::vector<float> dw(kOut * kIn);
+        bench.begin();
+        norm.forward(x, true, false);
+        bench.cast(TensorRole::Weight, weight.data());
+        bench.forward(bias.data(), y.data(), DType::BF16);
+        bench.cast(TensorRole::GradOutput, dy.data());
+        bench.backward(dNorm.data(), DType::BF16, dw.data());
+        norm.backward(x, dNorm);
+        bench.update();
+        expectNear(widened(y), recorded.values(name + ".y"), none, name + ".y", 0.004);
+        expectNear(rounded(dw), recorded.values(name + ".dW"), none, name + ".dW", 0.004);
+        expectNear(widened(norm.dx), recorded.values(name + ".dx"), none, name + ".dx", 0.008);
+        expectNear(rounded(norm.dGain), recorded.values(name + ".dln_w"), none, name + ".dln_w", 0.008);
+        expectNear(rounded(norm.dShift), recorded.values(name + ".dln_b"), none, name + ".dln_b", 0.008);
+        checkScales(recorded, bench, name, 4);
+    }
+}
+
+inline void runLayerNormLinearCurrent(kernels::Backend* backend = nullptr) {
+    const Recorded recorded;
+    const std::string module = "lnlinear.current";
+    LinearBench bench(kRows, kIn, kOut, recipe(RecipeKind::Current), backend);
+    RecordedNorm norm(recorded, module, bench);
+    const auto weight = recorded.bits(module + ".W"), bias = recorded.bits(module + ".b");
+    const std::vector<double> none(kRows * kOut, 0.0);
+    for (int step : {0, 3}) {
+        const std::string name = module + ".s" + std::to_string(step);
+        const auto x = recorded.bits(name + ".x"), dy = recorded.bits(name + ".dy");
+        std::vector<uint16_t> y(kRows * kOut), dNorm(kRows * kIn);
+        std::vector<float> dw(kOut * kIn);
+        bench.begin();
+        norm.forward(x, false, true);
+        bench.cast(TensorRole::Weight, weight.data());
+        bench.forward(bias.data(), y.data(), DType::BF16);
+        bench.cast(TensorRole::GradOutput, dy.data());
+        bench.backward(dNorm.data(), DType::BF16, dw.data());
+        expectNear(widened(y), recorded.values(name + ".y"), none, name + ".y", 0.004);
+        expectNear(rounded(dw), recorded.values(name + ".dW"), none, name + ".dW", 0.004);
+    }
+}
+
 /// Share of the largest dx. Hopper cuts each group of 32 products 13 bits below its largest one, towards zero, so where
 /// a few products outweigh the others the error is a share of those, not of the sum of magnitudes.
 constexpr double kFewLargeProducts = 0x1p-12;
 
-/// Block scaling, 128 x 128 throughout. norm: the input comes out of a LayerNorm, which writes BF16 before the cast (on
-/// the CPU: backend is nullptr).
+/// Block scaling, 128 x 128 throughout. norm: the input comes out of a LayerNorm, which writes BF16 before the cast.
 inline void runBlockLinear(const std::string& module, bool norm, kernels::Backend* backend = nullptr) {
     constexpr int64_t kSize = 128;
     const Recorded recorded("f_block");
@@ -184,12 +285,17 @@ inline void runBlockLinear(const std::string& module, bool norm, kernels::Backen
     if (norm) {
         const auto gain = recorded.bits(module + ".ln_w"), shift = recorded.bits(module + ".ln_b");
         std::vector<uint16_t> out(x.size());
+        Twins twins(bench.backend());
+        twins.addAll(x, gain, shift, out);
+        twins.add(mean), twins.add(rstd);
         kernels::NormForward op;
         op.rows = op.cols = kSize;
         op.type = DType::BF16;
         op.residualIn = x.data(), op.gain = gain.data(), op.bias = shift.data();
         op.out = out.data(), op.mean = mean.data(), op.rstd = rstd.data();
-        bench.backend().run(op);
+        twins.run(op);
+        out = twins.get(out);
+        bench.bindWorkspace();
         x = out;
     }
     bench.cast(TensorRole::Input, x.data());
@@ -215,6 +321,40 @@ inline void runBlockLinear(const std::string& module, bool norm, kernels::Backen
                sums([&](int64_t i, int64_t c) { return at(dy, i, c); },
                     [&](int64_t j, int64_t c) { return at(weight, c, j); }),
                name + ".dx", kFewLargeProducts);
+}
+
+/// Case C08. backend: nullptr for the CPU.
+inline void runCaseC08(kernels::Backend* backend = nullptr) {
+    LinearBench bench(16, 16, 16, recipe(RecipeKind::Current), backend);
+    std::vector<uint16_t> x(256), w(256), dy(256);
+    const float xs[] = {1, 2, 3, 4}, ws[] = {.125f, .25f, .375f, .5f};
+    for (size_t i = 0; i < 4; ++i) x[i] = bf16Bits(xs[i]), w[i] = bf16Bits(ws[i]);
+    dy[0] = bf16Bits(0.375f);
+    std::vector<float> y(256), dx(256), dw(256);
+    bench.begin();
+    bench.cast(TensorRole::Input, x.data());
+    bench.cast(TensorRole::Weight, w.data());
+    bench.forward(nullptr, y.data(), DType::F32);
+    bench.cast(TensorRole::GradOutput, dy.data());
+    bench.backward(dx.data(), DType::F32, dw.data());
+
+    EXPECT_EQ(bench.entry(TensorRole::Input).scale, 112);
+    EXPECT_EQ(bench.entry(TensorRole::Weight).scale, 896);
+    EXPECT_FLOAT_EQ(bench.entry(TensorRole::GradOutput).scale, 152917.33f);
+    const std::vector<uint8_t> codes = {0x6E, 0x76, 0x7A, 0x7E};
+    for (size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(bench.xCodes[i], codes[i]);
+        EXPECT_EQ(bench.wCodes[i], codes[i]);
+    }
+    EXPECT_EQ(bench.dyCodes[0], 0x7B);
+    EXPECT_NEAR(y[0], 3.64540816, 3.64540816e-6);
+    const double dxs[] = {.046875, .09375, .133928567, .1875}, dws[] = {.375, .75, 1.07142854, 1.5};
+    for (size_t i = 0; i < 4; ++i) {
+        EXPECT_NEAR(dx[i], dxs[i], 1e-6 * dxs[i]);
+        EXPECT_NEAR(dw[i], dws[i], 1e-6 * dws[i]);
+    }
+    // Shadow: signal to noise of y against the exact 3.75.
+    EXPECT_NEAR(20 * std::log10(3.75 / std::abs(y[0] - 3.75)), 31.1, 0.05);
 }
 
 }  // namespace mantissa::test::recorded
