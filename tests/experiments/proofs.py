@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Proofs by the built program, in processes of their own.
 
-usage: proofs.py MANTISSA-RUN memory PRESET...    P14: peak of resident memory is the forecast, in four precisions
+usage: proofs.py MANTISSA-RUN memory PRESET...    P14: peak of memory is the forecast, in four precisions
        proofs.py MANTISSA-RUN resume PRESET       P04, P13: killed, resumed on other thread counts, in every precision
        proofs.py MANTISSA-RUN kill COUNT          one run killed COUNT times at random moments
 
-Exit code 1 and a sentence for each claim that does not hold.
+With MANTISSA_DEVICE=cuda on a GPU, else on the CPU. Memory is the process's resident memory on a CPU; on a GPU what the
+board has in use beyond that in a run of tiny in the same precision, its plan apart: that is the context's. Exit code 1 and a sentence for each claim that does not hold.
 """
+import ctypes
 import json
 import os
 import random
@@ -17,6 +19,7 @@ import tempfile
 import time
 
 PROGRAM = sys.argv[1]
+DEVICE = os.environ.get("MANTISSA_DEVICE", "cpu")
 MIB = 1 << 20
 SLACK_SECONDS = 1.0  # what a kill may lose
 failures = []
@@ -58,14 +61,67 @@ def peak_of(*arguments):
         return out.read(), usage.ru_maxrss * 1024
 
 
+class Board:
+    """Memory in use on the first GPU, by NVML; the largest reading while a call runs."""
+
+    def __init__(self):
+        self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        self.handle = ctypes.c_void_p()
+        if self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.handle)):
+            sys.exit("memory: NVML cannot be used")
+
+    def used(self):
+        numbers = (ctypes.c_ulonglong * 3)()  # total, free, used
+        if self.nvml.nvmlDeviceGetMemoryInfo(self.handle, numbers):
+            sys.exit("memory: NVML does not say how much is in use")
+        return numbers[2]
+
+    def peak_of(self, *arguments):
+        with tempfile.TemporaryFile("w+") as out:
+            before, peak = self.used(), 0
+            child = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=out, stderr=subprocess.DEVNULL)
+            while child.poll() is None:
+                peak = max(peak, self.used())
+                time.sleep(0.002)
+            if child.returncode != 0:
+                sys.exit(f"{' '.join(map(str, arguments))}: exit code {child.returncode}")
+            out.seek(0)
+            return out.read(), peak - before
+
+
+def forecast_of(name, *arguments):
+    return json.loads(must("plan", name, "--json", *arguments))["bytes"]
+
+
+def prove_memory_of_gpu(folder, presets):
+    board = Board()
+    short = settings({"train.steps": 4, "schedule.warmup": 0, "eval.every": 4, "eval.batches": 1, "checkpoint.every": 0,
+                      "probes.every": 1, "probes.histograms": 1})
+    for precision in ("fp32", "bf16", "fp8-delayed", "fp8-current"):
+        context = None
+        for name in [f"{preset}-{precision}" for preset in ["tiny", *presets]]:
+            forecast = forecast_of(name)
+            peak = board.peak_of("run", name, "--store", folder + "/m.mantissa", "--json", "--quiet", *short)[1]
+            if context is None:
+                context = peak - forecast
+                print(f"{precision}: the context and its libraries take {context / MIB:.1f} MiB", flush=True)
+                continue
+            bound = max(24 * MIB, forecast / 20)
+            print(f"{name}: forecast {forecast / MIB:.1f} MiB, in use {(peak - context) / MIB:.1f} MiB", flush=True)
+            expect(abs(peak - context - forecast) <= bound,
+                   f"{name}: memory in use and forecast differ by more than {bound / MIB:.0f} MiB")
+
+
 def prove_memory(folder, presets):
+    if DEVICE != "cpu":
+        return prove_memory_of_gpu(folder, presets)
     _, before = peak_of("presets")
     for preset in presets:
         for precision in ("fp32", "bf16", "fp8-delayed", "fp8-current"):
             name = f"{preset}-{precision}"
             short = settings({"train.steps": 1, "schedule.warmup": 0, "eval.every": 1, "eval.batches": 1,
                               "checkpoint.every": 0, "probes.every": 1, "probes.histograms": 1})
-            forecast = json.loads(must("plan", name, "--json"))["bytes"]
+            forecast = forecast_of(name)
             started = time.monotonic()
             out, peak = peak_of("run", name, "--store", folder + "/m.mantissa", "--json", "--quiet", *short)
             own = json.loads(out.splitlines()[-1])["peak_bytes"]
@@ -188,7 +244,7 @@ def main():
     seed = int(os.environ.get("MANTISSA_PROOF_SEED", time.time_ns() % 1_000_000))
     print(f"MANTISSA_PROOF_SEED={seed}")
     random.seed(seed)
-    os.environ["MANTISSA_DEVICE"] = "cpu"
+    os.environ["MANTISSA_DEVICE"] = DEVICE
     what, arguments = sys.argv[2], sys.argv[3:]
     with tempfile.TemporaryDirectory() as folder:
         if what == "memory":
