@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "experiments/format_codec.h"
+#include "experiments/tensor_bench_gpu.h"
 #include "kernels/device/cpu_ops.h"
 #include "kernels/error.h"
 #include "kernels/formats/fp8.h"
@@ -138,8 +139,45 @@ void countOne(TensorCounters& counters, NumberFormat format, float x, float scal
     counters.nan += std::isnan(x);
 }
 
+bool onGpu(const TensorRequest& request) {
+    return request.device != "cpu";
+}
+
+bool isFp8(NumberFormat format) {
+    return format == NumberFormat::E4m3 || format == NumberFormat::E5m2;
+}
+
+kernels::DType fp8TypeOf(NumberFormat format) {
+    return format == NumberFormat::E4m3 ? kernels::DType::E4M3 : kernels::DType::E5M2;
+}
+
+/// What a GPU's ops do not cast, in words.
+void checkDevice(const TensorRequest& request, NumberFormat format, const std::vector<float>& inputs) {
+    if (!onGpu(request)) return;
+    if (!isBlockRecipe(request.recipe) && !isFp8(format))
+        refuse("device", fmt::format("{} is cast on the CPU alone; allowed there: e4m3, e5m2, nvfp4", request.format));
+    if (!isBlockRecipe(request.recipe)) return;
+    if (request.recipe.starts_with("block") && (!request.powerOfTwo || request.epsilon > 0))
+        refuse("device", fmt::format("{} has scales that are powers of two there; allowed: --pow2 without --epsilon",
+                                     request.recipe));
+    for (const float value : inputs)
+        if (!std::isnan(value) && kernels::roundToBf16(value) != value)
+            refuse("device",
+                   fmt::format("{} casts BF16 values there, {} is none; allowed: --dtype bf16", request.recipe, value));
+}
+
+void takeCounters(TensorResult& result, const kernels::TensorSlot& slot) {
+    const kernels::CastCounters& c = slot.counters;
+    result.counters = {c.elements, c.zeros, c.underflow, c.subnormal, c.overRange, c.clipped, c.inf, c.nan};
+}
+
 /// Casts FP8 values with one scale by the engine's own op.
 void castByEngine(TensorResult& result, NumberFormat format, float scale) {
+    if (onGpu(result.request)) {
+        const GpuCasts::Cast cast = GpuCasts(result.request.device).cast(result.inputs, fp8TypeOf(format), scale);
+        result.codes.assign(cast.codes.begin(), cast.codes.end());
+        return takeCounters(result, cast.slot);
+    }
     const auto count = static_cast<int64_t>(result.inputs.size());
     std::vector<uint8_t> codes(result.inputs.size());
     kernels::TensorSlot slot;
@@ -149,7 +187,7 @@ void castByEngine(TensorResult& result, NumberFormat format, float scale) {
     op.inType = kernels::DType::F32;
     op.in = result.inputs.data();
     op.roundToBf16 = false;
-    op.target.format = format == NumberFormat::E4m3 ? kernels::DType::E4M3 : kernels::DType::E5M2;
+    op.target.format = fp8TypeOf(format);
     op.target.codes = codes.data();
     op.target.scale = &scale;
     op.target.slot = &slot;
@@ -160,15 +198,14 @@ void castByEngine(TensorResult& result, NumberFormat format, float scale) {
     context.workspace = workspace.get();
     kernels::runCpu(op, context);
     result.codes.assign(codes.begin(), codes.end());
-    const kernels::CastCounters& c = slot.counters;
-    result.counters = {c.elements, c.zeros, c.underflow, c.subnormal, c.overRange, c.clipped, c.inf, c.nan};
+    takeCounters(result, slot);
 }
 
 void castWithScale(TensorResult& result, NumberFormat format, float scale) {
     const float scaleInv = 1.0f / scale;
     result.scale = scale;
     result.scaleInv = scaleInv;
-    if (format == NumberFormat::E4m3 || format == NumberFormat::E5m2) {
+    if (isFp8(format)) {
         castByEngine(result, format, scale);
     } else {
         result.codes.resize(result.inputs.size());
@@ -202,12 +239,30 @@ BlockShape blockShapeOf(const TensorRequest& request, NumberFormat format) {
     return shape;
 }
 
+/// Exchanges values and counters for the GPU's; codes are those of its values under the scales of the blocks.
+void castBlocksOnGpu(TensorResult& result, const BlockShape& shape, kernels::BlockCast& cast) {
+    const TensorRequest& request = result.request;
+    GpuCasts::BlockValues there =
+        GpuCasts(request.device)
+            .castBlocks(shape.rule, result.inputs, request.rows, request.cols, shape.rows, shape.cols);
+    cast.values = std::move(there.values);
+    if (shape.rule.kind == kernels::BlockKind::Nvfp4) cast.tensorScale = there.tensorScale;
+    for (size_t i = 0; i < cast.values.size(); ++i) {
+        const auto row = static_cast<int64_t>(i) / request.cols, col = static_cast<int64_t>(i) % request.cols;
+        const kernels::BlockScale& scale =
+            cast.scales[static_cast<size_t>(row / shape.rows * cast.blocksAcross + col / shape.cols)];
+        const float unit = scale.scaleInv == 0 ? 0 : cast.values[i] / scale.scaleInv;
+        cast.codes[i] = kernels::encodeScaled(unit, shape.rule.format);
+    }
+    takeCounters(result, there.slot);
+}
+
 /// As the engine casts the row copy of a tensor.
 void castBlocks(TensorResult& result, NumberFormat format) {
     const int64_t rows = result.request.rows, cols = result.request.cols;
     const BlockShape shape = blockShapeOf(result.request, format);
-    const kernels::BlockCast cast =
-        kernels::castBlocks(shape.rule, result.inputs.data(), rows, cols, shape.rows, shape.cols);
+    kernels::BlockCast cast = kernels::castBlocks(shape.rule, result.inputs.data(), rows, cols, shape.rows, shape.cols);
+    if (onGpu(result.request)) castBlocksOnGpu(result, shape, cast);
     const bool fp4 = shape.rule.kind == kernels::BlockKind::Nvfp4;
     const float tensorInv = 1.0f / cast.tensorScale;
     if (fp4) result.scale = cast.tensorScale, result.scaleInv = tensorInv;
@@ -229,6 +284,7 @@ void castBlocks(TensorResult& result, NumberFormat format) {
         const uint32_t code = fp4 ? (cast.codes[i] & 7u) | (cast.codes[i] >> 4 & 8u) : cast.codes[i];
         result.codes.push_back(code);
         result.dequantized.push_back(fp4 ? cast.values[i] * tensorInv : cast.values[i]);
+        if (onGpu(result.request)) continue;
         const bool dead = scale.scaleInv == 0;  // nvfp4: the block's own scale underflowed, all its values are 0
         countOne(result.counters, format, result.inputs[i], dead ? 0 : result.inputs[i] * scale.scale, dead ? 0 : code);
     }
@@ -254,6 +310,22 @@ void measure(TensorResult& result) {
     if (largest > 0) result.dynamicRange = std::log2(largest / smallest);
 }
 
+float currentScaleOf(const TensorResult& result, NumberFormat format) {
+    const TensorRequest& request = result.request;
+    if (onGpu(request))
+        return GpuCasts(request.device)
+            .currentScale(result.inputs, fp8TypeOf(format), request.powerOfTwo, request.epsilon);
+    return kernels::currentScale(result.amax, targetOf(format), request.powerOfTwo, request.epsilon);
+}
+
+bool updateDelayed(const TensorRequest& request, NumberFormat format, DelayedState& next) {
+    if (onGpu(request))
+        return GpuCasts(request.device)
+            .delayedUpdate(next.history, algorithmOf(request), fp8TypeOf(format), request.margin, next.scale);
+    return kernels::delayedUpdate(next.history.data(), static_cast<int>(next.history.size()), algorithmOf(request),
+                                  targetOf(format), request.margin, next.scale);
+}
+
 }  // namespace
 
 TensorResult runTensorBench(const TensorRequest& given) {
@@ -272,12 +344,12 @@ TensorResult runTensorBench(const TensorRequest& given) {
         result.request.rows = 1;
         result.request.cols = static_cast<int64_t>(request.values.size());
     }
+    checkDevice(request, format, result.inputs);
     result.amax = amaxOf(result.inputs.data(), static_cast<int64_t>(result.inputs.size()));
     if (isBlockRecipe(request.recipe)) {
         castBlocks(result, format);
     } else if (request.recipe == "current") {
-        castWithScale(result, format,
-                      kernels::currentScale(result.amax, targetOf(format), request.powerOfTwo, request.epsilon));
+        castWithScale(result, format, currentScaleOf(result, format));
     } else if (request.recipe == "fixed") {
         castWithScale(result, format, request.scale.value_or(1.0f));
     } else {
@@ -286,8 +358,7 @@ TensorResult runTensorBench(const TensorRequest& given) {
         next.scale = startScale(request, next.history, format);
         castWithScale(result, format, next.scale);
         next.history[0] = std::max(next.history[0], result.amax);
-        next.updated = kernels::delayedUpdate(next.history.data(), static_cast<int>(next.history.size()),
-                                              algorithmOf(request), targetOf(format), request.margin, next.scale);
+        next.updated = updateDelayed(request, format, next);
         result.next = std::move(next);
     }
     measure(result);
@@ -358,6 +429,7 @@ std::vector<TraceRow> traceDelayed(const TensorRequest& request, const std::vect
     delayed.cols = 0;
     checkWords(delayed, format);
     checkNumbers(delayed);
+    checkDevice(delayed, format, {});
     const bool max = request.algorithm == "max";
     std::vector<float> window = startWindow(delayed);
     const int length = static_cast<int>(window.size());
@@ -373,8 +445,9 @@ std::vector<TraceRow> traceDelayed(const TensorRequest& request, const std::vect
         window[0] = std::isnan(amax[i]) ? amax[i] : std::max(window[0], amax[i]);
         const int slot = rulingSlot(window, max);
         const float entry = window[static_cast<size_t>(slot)];
-        row.updated = kernels::delayedUpdate(window.data(), length, algorithmOf(request), targetOf(format),
-                                             request.margin, scale);
+        DelayedState state{std::move(window), scale, true};
+        row.updated = updateDelayed(delayed, format, state);
+        window = std::move(state.history), scale = state.scale;
         if (row.updated) ++age;
         if (row.updated && entry > 0 && std::isfinite(entry)) {
             ruling = entry;

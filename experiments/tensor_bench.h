@@ -21,9 +21,10 @@ struct TensorRequest {
     int historyLength = 0;          ///< 0: the length of `history`, else 1024; longer: older slots are 0
     std::string algorithm = "max";  ///< max, most_recent
     int margin = 0;
-    bool powerOfTwo = false;  ///< current and block recipes
-    float epsilon = 0;        ///< current: smallest amax
-    bool roundUp = true;      ///< e8m0: away from zero, as MXFP8's scales; false: towards zero
+    bool powerOfTwo = false;     ///< current and block recipes
+    float epsilon = 0;           ///< current: smallest amax
+    bool roundUp = true;         ///< e8m0: away from zero, as MXFP8's scales; false: towards zero
+    std::string device = "cpu";  ///< cpu, cuda, cuda:N: where casts and scales are made
 };
 
 struct TensorCounters {

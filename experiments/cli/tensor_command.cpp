@@ -157,13 +157,10 @@ void readState(TensorOptions& options) {
         refuse(fmt::format("round: \"{}\" is unknown; allowed: down, up", options.round));
     request.roundUp = options.round == "up";
     request.recipe = !options.recipe.empty() ? options.recipe : request.history.empty() ? "fixed" : "delayed";
-    if (options.device != "auto" && options.device != "cpu") {
-        const bool cuda = options.device == "cuda" || options.device.starts_with("cuda:");
-        if (!cuda) refuse(fmt::format("device: \"{}\" is unknown; allowed: auto, cpu, cuda, cuda:N", options.device));
-        throw Error(
-            ErrorCode::DeviceUnavailable,
-            fmt::format("tensor: device: {} cannot cast tensors in this version; allowed: auto, cpu", options.device));
-    }
+    if (options.device == "auto" || options.device == "cpu") return;  // auto: a GPU brings nothing for a few values
+    const bool cuda = options.device == "cuda" || options.device.starts_with("cuda:");
+    if (!cuda) refuse(fmt::format("device: \"{}\" is unknown; allowed: auto, cpu, cuda, cuda:N", options.device));
+    request.device = options.device;
 }
 
 /// Options that would be passed over in silence are refused.
@@ -243,7 +240,8 @@ void addTensorCommand(CLI::App& app, GlobalOptions& globals) {
     command->add_option("--epsilon", request.epsilon, "smallest amax of current scaling");
     command->add_option("--dtype", request.dtype, "f32 (default), bf16: values are rounded to it first");
     command->add_option("--round", options->round, "up (default), down: for e8m0");
-    command->add_option("--device", options->device, "auto (default), cpu");
+    command->add_option("--device", options->device,
+                        "auto (default) and cpu: the CPU; cuda, cuda:N: that GPU's own casts");
     command->add_flag("--all", options->all, "do not cut lists");
     command->add_option("--store", globals.store, "not used by this command");
     command->add_flag("--quiet", globals.quiet, "not used by this command");
