@@ -23,6 +23,7 @@ struct Options {
     std::string device = "auto", configurations = "nano", precisions = "bf16,fp8-delayed";
     bool statistics = true;  ///< the cheap counters
     int probeEvery = 0;      ///< dear statistics every N steps; 0: never
+    int allProbesEvery = 0;  ///< also exponents and shadow products of every linear; 0: never
     bool clip = true;        ///< gradient norm and clipping
     int steps = 0;           ///< exactly so many timed steps; 0: at least 20 and `seconds`
 };

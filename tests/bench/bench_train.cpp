@@ -94,6 +94,8 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     config.optimizer.learningRate = 1e-4f;
     config.probes.every = options.probeEvery;
     config.probes.counters = options.statistics;
+    if (options.allProbesEvery > 0)
+        config.probes.every = config.probes.histograms = config.probes.shadowEvery = options.allProbesEvery;
     if (!options.clip) config.optimizer.clip = 0;
     if (!setPrecision(precision, config.precision))
         throw Error(ErrorCode::InvalidConfig,

@@ -3,7 +3,7 @@
 // wall clock
 // (--processor-time: of one thread on the processor); bodies of a table run interleaved.
 // mantissa_bench train [--device D] --config nano,minigpt4,S32,M32,L16,X4 --precision bf16,fp8-delayed,fp8-current
-// [--statistics on|off] [--clip on|off] [--probe-every N] [--steps N]: whole training steps.
+// [--statistics on|off] [--clip on|off] [--probe-every N] [--all-probes-every N] [--steps N]: whole training steps.
 // mantissa_bench ops --device cuda|cpu --config M32: every op of a step with its share of what the device does at best.
 #include <fmt/format.h>
 
@@ -57,6 +57,8 @@ int run(int count, char** arguments) {
             options.steps = std::stoi(arguments[++i]);
         else if (argument == "--probe-every" && hasValue)
             options.probeEvery = std::stoi(arguments[++i]);
+        else if (argument == "--all-probes-every" && hasValue)
+            options.allProbesEvery = std::stoi(arguments[++i]);
         else if (argument == "--processor-time")
             useProcessorTime(), options.threads = 1;
         else
