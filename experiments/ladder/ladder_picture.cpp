@@ -118,7 +118,10 @@ void widths(const LadderResult& ladder, Canvas& canvas) {
         canvas.text(left - 8, yOf(tick) + 4, fmt::format("{:.2f}", tick), kText3, Canvas::Anchor::Right);
     }
     for (double x = left; x < right; x += 9) canvas.rect(x, yOf(1), 5, 1, kText2);
-    canvas.text(right, yOf(1) - 5, "break-even", kText2, Canvas::Anchor::Right);
+    // At the end where the curve is farther from the line.
+    const bool atLeft = std::abs(cross.points.front().ratio() - 1) > std::abs(cross.points.back().ratio() - 1);
+    canvas.text(atLeft ? left : right, yOf(1) - 5, "break-even", kText2,
+                atLeft ? Canvas::Anchor::Left : Canvas::Anchor::Right);
     for (size_t i = 0; i < cross.points.size(); ++i) {
         const auto& point = cross.points[i];
         const double x = xOf(point.width), y = yOf(point.ratio());

@@ -7,6 +7,7 @@
 
 #include "experiments/ladder/ladder_job.h"
 #include "experiments/ladder/ladder_picture.h"
+#include "experiments/spec/resources.h"
 #include "tests/experiments/support.h"
 
 namespace mantissa::experiments {
@@ -302,6 +303,19 @@ TEST(Ladder, PngUnpacksToItsPixels) {
         for (uint32_t x = 0; x < width; ++x)
             series += raw.compare(row * (width * 3 + 1) + 1 + x * 3, 3, "\xD4\x62\x15") == 0;
     EXPECT_GT(series, 500u);
+}
+
+TEST(Ladder, EveryGlyphOfThePictureMovesThePen) {
+    std::istringstream lines(resourceText("font/glyphs13.txt"));
+    int glyphs = 0;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.empty() || line[0] == '#') continue;
+        int code = 0, advance = 0;
+        std::istringstream(line) >> code >> advance;
+        EXPECT_GT(advance, 0) << code;
+        ++glyphs;
+    }
+    EXPECT_GT(glyphs, 90);
 }
 
 }  // namespace
