@@ -10,6 +10,7 @@
 #include "experiments/job/alarms.h"
 #include "experiments/job/auto_precision.h"
 #include "experiments/job/mailbox.h"
+#include "experiments/job/step_clock.h"
 #include "experiments/job/stepper.h"
 #include "experiments/store/database.h"
 #include "experiments/store/run_store.h"
@@ -96,6 +97,7 @@ class JobRunner {
     int nonFiniteRunning_ = 0;
     int64_t savedStep_ = -1, evaluatedStep_ = -1, tokensBefore_ = 0;
     double seconds_ = 0, loss_, validationLoss_, lastStepSeconds_ = 0;
+    StepClock stepClock_;
     std::deque<double> rates_;
     uint64_t residentBefore_ = 0, resident_ = 0;
     Clock::time_point mark_, lastFlush_, lastPoll_, lastResident_;

@@ -39,8 +39,8 @@ struct JobStarted {
 struct JobStep {
     engine::StepMetrics metrics;
     int64_t totalTokens = 0;
-    double tokensPerSecond = 0;  ///< tokens of the step ÷ time between step ends
-    double stepMs = 0;           ///< between step ends, evaluations and checkpoints left out
+    double tokensPerSecond = 0;  ///< tokens of the step ÷ its time
+    double stepMs = 0;           ///< between step ends, evaluations and checkpoints left out; on a GPU StepClock's mean
     uint64_t memoryBytes = 0;    ///< resident memory now (CPU) or plan bytes in use
     int64_t timeMs = 0;
 };
