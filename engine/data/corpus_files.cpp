@@ -14,6 +14,7 @@
 #include <memory>
 #include <system_error>
 
+#include "kernels/device/device_info.h"
 #include "kernels/error.h"
 
 namespace mantissa::engine {
@@ -49,7 +50,30 @@ std::vector<std::string> folderFiles(const std::string& folder) {
     return files;
 }
 
-std::vector<uint8_t> gunzip(const std::string& path, const std::vector<uint8_t>& packed) {
+std::string mebibytes(uint64_t bytes) {
+    return bytes >= uint64_t{10} << 30 ? fmt::format("{} GiB", bytes >> 30)
+                                       : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+/// Ends with a sentence when `size` bytes are too many, for this program or for the memory that is free.
+void checkSize(const std::string& path, uint64_t size, uint64_t memory, const char* what) {
+    if (size > kMaxCorpusBytes) refuseData(path, std::string(what) + " more than 8 GiB; allowed: 8 GiB of text");
+    if (size > memory)
+        refuseData(path, fmt::format("{} more than the {} of memory that a text may take here; allowed: less", what,
+                                     mebibytes(memory)));
+}
+
+/// The same for `size` bytes unpacked from `packed` ones.
+void checkUnpacked(const std::string& path, uint64_t size, uint64_t packed, uint64_t memory) {
+    checkSize(path, size, memory, "unpacks to");
+    if (size > kAlwaysUnpacked && size / kMostUnpacked > packed)
+        refuseData(path, fmt::format("its {} unpack to more than {}, over {} to 1, which is no text; allowed: gzip of "
+                                     "at most {} to 1",
+                                     mebibytes(packed), mebibytes(std::max(packed * kMostUnpacked, kAlwaysUnpacked)),
+                                     kMostUnpacked, kMostUnpacked));
+}
+
+std::vector<uint8_t> gunzip(const std::string& path, const std::vector<uint8_t>& packed, uint64_t memory) {
     z_stream stream = {};
     if (inflateInit2(&stream, 15 + 16) != Z_OK) refuseData(path, "gzip could not be started");
     const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, inflateEnd);
@@ -66,7 +90,7 @@ std::vector<uint8_t> gunzip(const std::string& path, const std::vector<uint8_t>&
         state = inflate(&stream, Z_NO_FLUSH);
         taken += before - stream.avail_in;
         text.insert(text.end(), block.data(), block.data() + (block.size() - stream.avail_out));
-        if (text.size() > kMaxCorpusBytes) refuseData(path, "unpacks to more than 8 GiB");
+        checkUnpacked(path, text.size(), packed.size(), memory);
         if (state == Z_STREAM_END) {
             // Another member may follow; anything else behind the last one is padding.
             if (taken + 2 > packed.size() || packed[taken] != 0x1F || packed[taken + 1] != 0x8B) return text;
@@ -137,21 +161,27 @@ std::vector<std::string> corpusFiles(const std::string& path) {
     return files;
 }
 
-std::vector<uint8_t> readCorpusFile(const std::string& path) {
+uint64_t corpusMemory() {
+    const kernels::DeviceInfo machine = kernels::probeCpu();
+    if (machine.memoryTotal == 0) return kMaxCorpusBytes;  // not known
+    return std::max(machine.memoryFree, machine.memoryTotal / 2);
+}
+
+std::vector<uint8_t> readCorpusFile(const std::string& path, uint64_t memory) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
     if (!file) refuseData(path, std::string("cannot be opened: ") + std::strerror(errno));
     std::error_code error;
     const uintmax_t size = fs::file_size(path, error);
-    if (!error && size > kMaxCorpusBytes) refuseData(path, "is larger than 8 GiB");
+    if (!error) checkSize(path, size, memory, "holds");
     std::vector<uint8_t> bytes;
     if (!error) bytes.reserve(size);
     uint8_t block[1 << 16];
     for (size_t n; (n = std::fread(block, 1, sizeof block, file.get())) > 0;) {
         bytes.insert(bytes.end(), block, block + n);
-        if (bytes.size() > kMaxCorpusBytes) refuseData(path, "is larger than 8 GiB");
+        checkSize(path, bytes.size(), memory, "holds");
     }
     if (std::ferror(file.get())) refuseData(path, std::string("cannot be read: ") + std::strerror(errno));
-    if (bytes.size() >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B) return gunzip(path, bytes);
+    if (bytes.size() >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B) return gunzip(path, bytes, memory);
     return bytes;
 }
 

@@ -356,6 +356,24 @@ TEST_F(TokenSourceTest, KjvIsFoundInTheDataFolder) {
         ::unsetenv("XDG_DATA_HOME");
 }
 
+/// A file that unpacks without end is refused long before it fills the memory; text that merely packs well is read.
+TEST_F(TokenSourceTest, AGzipBombIsRefusedBeforeItFillsTheMemory) {
+    const std::string zeros = gzip(std::string(uint64_t{80} << 20, ' '));
+    std::string bomb;
+    for (int member = 0; member < 3; ++member) bomb += zeros;  // 240 MiB from 0.2
+    EXPECT_THAT(
+        openSentence(config(write("bomb.gz", bomb))),
+        HasSubstr("bomb.gz: its 0.2 MiB unpack to more than 64.0 MiB, over 200 to 1, which is no text; allowed: "
+                  "gzip of at most 200 to 1"));
+    const std::string repeated = write("well.gz", gzip(std::string(uint64_t{60} << 20, ' ')));
+    EXPECT_EQ(readCorpusFile(repeated).size(), uint64_t{60} << 20) << "900 to 1, but small";
+    EXPECT_THAT(sentence([&] { readCorpusFile(repeated, 1 << 20); }),
+                HasSubstr("well.gz: unpacks to more than the 1.0 MiB of memory that a text may take here"));
+    const std::string plain = write("plain.txt", markedText(3 << 20));
+    EXPECT_EQ(readCorpusFile(plain, 3 << 20).size(), size_t{3} << 20);
+    EXPECT_THAT(sentence([&] { readCorpusFile(plain, (3 << 20) - 1); }), HasSubstr("holds more than the 3.0 MiB"));
+}
+
 /// Random, mutated and cut files: each gives a source or one sentence, never a crash.
 TEST_F(TokenSourceTest, RandomBytesGiveASourceOrASentence) {
     std::mt19937 random(std::getenv("MANTISSA_FUZZ_SEED") ? std::stoul(std::getenv("MANTISSA_FUZZ_SEED")) : 1);
