@@ -7,7 +7,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -16,6 +15,8 @@
 #include "experiments/ladder/ladder_picture.h"
 #include "experiments/report/device_choice.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/output_file.h"
+#include "kernels/error.h"
 
 namespace mantissa::experiments::cli {
 
@@ -134,11 +135,11 @@ void writeOut(const LadderResult& ladder, const std::string& path) {
     const std::string body = path.ends_with(".csv")   ? ladderCsv(ladder)
                              : path.ends_with(".svg") ? ladderSvg(ladder)
                                                       : ladderPng(ladder);
-    std::ofstream file(path, std::ios::binary);
-    file << body;
-    file.close();
-    if (!file)
-        throw Failure{kBadUsage, fmt::format("ladder: --out {}: cannot be written; allowed: a writable file", path)};
+    try {
+        writeFile(path, body);
+    } catch (const Error& error) {
+        throw Failure{kBadUsage, fmt::format("ladder: --out: {}; allowed: a writable file", error.what())};
+    }
 }
 
 int report(const Context& context, const LadderResult& ladder, const std::string& out) {

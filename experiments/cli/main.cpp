@@ -11,6 +11,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/ladder_command.h"
 #include "experiments/cli/tensor_command.h"
+#include "experiments/report/device_choice.h"
 #include "experiments/text/plain_text.h"
 #include "kernels/error.h"
 
@@ -133,6 +134,7 @@ int runCommand(int argc, char** argv) {
         return usageError(app, error, {argv + 1, argv + argc});
     }
     try {
+        mantissa::experiments::checkEnvironment();
         return context.run();
     } catch (const Failure& failure) {
         return fail(failure.code, failure.line);

@@ -3,11 +3,12 @@
 
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include "experiments/cli/command.h"
 #include "experiments/report/diagnosis.h"
 #include "experiments/report/what_if.h"
+#include "experiments/text/output_file.h"
+#include "kernels/error.h"
 
 namespace mantissa::experiments::cli {
 
@@ -234,11 +235,11 @@ int planOf(const Context& context, const Options& options) {
         std::fwrite(text.data(), 1, text.size(), stdout);
         return kDone;
     }
-    std::ofstream file(options.out, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file)
-        throw Failure{kBadUsage, fmt::format("plan-of: {}: cannot be written; allowed: a file path", options.out)};
+    try {
+        writeFile(options.out, text);
+    } catch (const Error& error) {
+        throw Failure{kBadUsage, fmt::format("plan-of: {}; allowed: a file path", error.what())};
+    }
     return kDone;
 }
 

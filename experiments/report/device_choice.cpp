@@ -7,6 +7,7 @@
 
 #include "kernels/device/device_info.h"
 #include "kernels/error.h"
+#include "kernels/simd/isa.h"
 
 namespace mantissa::experiments {
 
@@ -24,6 +25,11 @@ engine::DeviceChoice resolveDevice(engine::DeviceChoice choice) {
         throw Error(ErrorCode::InvalidConfig,
                     fmt::format("{}: \"{}\" is not a device; allowed: auto, cpu, cuda, cuda:N", origin, device));
     return choice;
+}
+
+void checkEnvironment() {
+    kernels::bestIsa();
+    resolveDevice({});
 }
 
 std::string concreteDevice(const std::string& device) {

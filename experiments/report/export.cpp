@@ -1,15 +1,13 @@
 #include "experiments/report/export.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <cmath>
 #include <filesystem>
 
 #include "engine/plan/precision_plan.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/output_file.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments {
@@ -69,43 +67,6 @@ std::string npy(const Series& series) {
         out.append(reinterpret_cast<const char*>(row), sizeof row);
     }
     return out;
-}
-
-/// 0, or the errno of what went wrong.
-int writeInto(const std::string& path, int flags, const std::string& text) {
-    const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644);
-    if (file < 0) return errno;
-    int cause = 0;
-    for (size_t done = 0; cause == 0 && done < text.size();) {
-        const ssize_t count = ::write(file, text.data() + done, text.size() - done);
-        if (count > 0)
-            done += static_cast<size_t>(count);
-        else if (count == 0 || errno != EINTR)
-            cause = count == 0 ? EIO : errno;
-    }
-    // Devices and pipes have nothing to sync (EINVAL, ENOTSUP).
-    if (cause == 0 && ::fsync(file) != 0 && errno != EINVAL && errno != ENOTSUP) cause = errno;
-    if (::close(file) != 0 && cause == 0) cause = errno;
-    return cause;
-}
-
-/// A regular file is replaced once the new one is whole; a device or a pipe is written into, never replaced.
-void writeFile(const std::string& path, const std::string& text) {
-    std::error_code code;
-    const fs::file_status status = fs::status(path, code);
-    int cause = 0;
-    if (fs::is_directory(status)) {
-        cause = EISDIR;
-    } else if (fs::exists(status) && !fs::is_regular_file(status)) {
-        cause = writeInto(path, 0, text);
-    } else {
-        const std::string target = fs::exists(status) ? fs::canonical(path, code).string() : path;
-        const std::string temporary = fmt::format("{}.{}.tmp", target, ::getpid());
-        cause = writeInto(temporary, O_CREAT | O_TRUNC, text);
-        if (cause == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) cause = errno;
-        if (cause != 0) ::unlink(temporary.c_str());
-    }
-    if (cause != 0) throw Error(ErrorCode::Io, fmt::format("{} cannot be written: {}", path, std::strerror(cause)));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "experiments/spec/resources.h"
 #include "experiments/store/run_store.h"
 #include "experiments/store/ulid.h"
+#include "experiments/text/output_file.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments {
@@ -134,7 +135,13 @@ std::string headerProblem(const std::string& path) {
     return {};
 }
 
-void createStore(const std::string& path) {
+void createStore(const std::string& name) {
+    std::string path;
+    try {
+        path = followLinks(name);  // a link to a store that is not there yet stays a link
+    } catch (const Error& error) {
+        throw Error(ErrorCode::Database, error.what());
+    }
     std::error_code code;
     const fs::path parent = fs::path(path).parent_path();
     if (!parent.empty()) fs::create_directories(parent, code);

@@ -317,7 +317,7 @@ SalvageReport salvageStore(const std::string& source, const std::string& target,
                            const std::function<bool(int64_t, int64_t)>& progress) {
     if (::access(source.c_str(), R_OK) != 0)
         throw Error(ErrorCode::Database, fmt::format("{}: {}", source, std::strerror(errno)));
-    if (fs::exists(target))
+    if (fs::exists(fs::symlink_status(target)))  // also a link that leads nowhere
         throw Error(ErrorCode::Database,
                     fmt::format("{}: the file exists already; salvage writes into a new one only", target));
     const WorkingCopy copy(source, target);

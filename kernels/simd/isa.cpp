@@ -8,10 +8,14 @@ namespace mantissa::kernels {
 
 const char* isaName(Isa isa) {
     switch (isa) {
-        case Isa::Sse: return "sse";
-        case Isa::Avx2: return "avx2";
-        case Isa::Avx512: return "avx512";
-        case Isa::Avx512Bf16: return "avx512bf16";
+        case Isa::Sse:
+            return "sse";
+        case Isa::Avx2:
+            return "avx2";
+        case Isa::Avx512:
+            return "avx512";
+        case Isa::Avx512Bf16:
+            return "avx512bf16";
     }
     return "?";
 }
@@ -20,9 +24,12 @@ bool isaSupported(Isa isa) {
     __builtin_cpu_init();
     const bool v4 = __builtin_cpu_supports("x86-64-v4");
     switch (isa) {
-        case Isa::Sse: return true;
-        case Isa::Avx2: return __builtin_cpu_supports("x86-64-v3");
-        case Isa::Avx512: return v4;
+        case Isa::Sse:
+            return true;
+        case Isa::Avx2:
+            return __builtin_cpu_supports("x86-64-v3");
+        case Isa::Avx512:
+            return v4;
         case Isa::Avx512Bf16:
             return v4 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
     }
@@ -36,7 +43,7 @@ Isa parseIsa(const std::string& name) {
         if (name == isaName(isa)) return isa;
         allowed += (allowed.empty() ? "" : ", ") + std::string(isaName(isa));
     }
-    throw Error(ErrorCode::DeviceUnavailable,
+    throw Error(ErrorCode::InvalidConfig,
                 "MANTISSA_ISA: \"" + name + "\" is not an instruction set of this processor; allowed: " + allowed);
 }
 

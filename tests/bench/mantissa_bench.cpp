@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "kernels/device/device_info.h"
+#include "kernels/error.h"
 
 namespace mantissa::bench {
 
@@ -95,6 +96,9 @@ int run(int count, char** arguments) {
 int main(int count, char** arguments) {
     try {
         return mantissa::bench::run(count, arguments);
+    } catch (const mantissa::Error& error) {
+        fmt::print(stderr, "error: mantissa_bench: {}\n", error.what());
+        return error.code() == mantissa::ErrorCode::InvalidConfig ? 2 : 1;
     } catch (const std::exception& error) {
         fmt::print(stderr, "mantissa_bench: {}\n", error.what());
         return 1;

@@ -110,6 +110,50 @@ TEST_F(Misuse, ExportKeepsLinksAndPipes) {
     EXPECT_EQ(readAll(folder / "got"), readAll(folder / "target"));
 }
 
+/// A link whose target is not there yet is followed, as the shell's > does: the link stays, the target appears.
+TEST_F(Misuse, ALinkThatLeadsNowhereIsFollowed) {
+    std::filesystem::create_directory(folder / "there");
+    std::filesystem::create_symlink("there/runs.mantissa", folder / "s.mantissa");
+    ASSERT_EQ(train("--set train.steps=2 --name one").code, 0);
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / "s.mantissa"));
+    EXPECT_TRUE(std::filesystem::is_regular_file(folder / "there/runs.mantissa"));
+    std::filesystem::create_symlink("there/new", folder / "link");
+    for (const char* command : {"export one --metrics loss", "plan-of one"}) {
+        std::filesystem::remove(folder / "there/new");
+        const Result result = shell(std::string("$M ") + command + " --out link");
+        EXPECT_EQ(result.code, 0) << result.err;
+        EXPECT_TRUE(std::filesystem::is_symlink(folder / "link")) << command;
+        EXPECT_GT(readAll(folder / "there/new").size(), 20u) << command;
+    }
+    std::filesystem::create_symlink("nowhere/new", folder / "lost");
+    const Result lost = shell("$M export one --metrics loss --out lost");
+    EXPECT_EQ(lost.code, 2);
+    EXPECT_THAT(lost.err, HasSubstr("lost -> nowhere/new cannot be written: No such file or directory"));
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / "lost"));
+    std::filesystem::create_symlink("circle", folder / "circle");
+    EXPECT_EQ(shell("$M export one --metrics loss --out circle").code, 2);
+    EXPECT_EQ(shell("$M list --store circle").code, 3);
+    const Result salvage = shell("$M store salvage lost");
+    EXPECT_EQ(salvage.code, 3);
+    EXPECT_THAT(salvage.err, HasSubstr("exists already"));
+}
+
+/// A wrong word in the environment ends every command before anything is opened; help still comes.
+TEST_F(Misuse, AWrongEnvironmentIsOneSentence) {
+    for (const char* command : {"run tiny", "list", "devices", "presets", "tensor --values 1 --format e4m3"}) {
+        const Result isa = shell(std::string("MANTISSA_ISA=foo $M ") + command);
+        EXPECT_EQ(isa.code, 2) << command;
+        EXPECT_THAT(isa.err, HasSubstr("error: MANTISSA_ISA: \"foo\" is not an instruction set of this processor; "
+                                       "allowed: sse"))
+            << command;
+        EXPECT_EQ(std::count(isa.err.begin(), isa.err.end(), '\n'), 1) << command;
+        EXPECT_EQ(shell(std::string("MANTISSA_DEVICE=foo $M ") + command).code, 2) << command;
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder / "s.mantissa"));
+    EXPECT_EQ(shell("MANTISSA_ISA=foo $M --help").code, 0);
+    EXPECT_EQ(shell("MANTISSA_ISA=sse $M presets").code, 0);
+}
+
 /// The reader of a pipe that goes (| head) and a terminal that closes stop a run with a checkpoint.
 TEST_F(Misuse, ABrokenPipeAndAHangUpStopWithACheckpoint) {
     shell(
