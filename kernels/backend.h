@@ -101,6 +101,9 @@ class Backend {
     virtual bool needsTransposedCodes() const = 0;
     /// True when FP8 products run on the chip's own FP8 units; the CPU's count as emulated.
     virtual bool nativeFp8() const = 0;
+    /// Why this device does not multiply FP8 codes with block scales in this product; "" when it does. op: product,
+    /// sizes, output and operands as they would be run; no pointer is followed.
+    virtual std::string whyNoBlockCodes(const Matmul& op) const;
 
     virtual std::unique_ptr<Recording> record(std::function<void()> ops) = 0;
     virtual void replay(Recording& recording) = 0;

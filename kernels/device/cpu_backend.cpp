@@ -30,6 +30,11 @@ class FinishedCopy final : public HostCopy {
 std::unique_ptr<HostCopy> Backend::startCopy(const void* device, size_t bytes, size_t stride, size_t count) {
     return std::make_unique<FinishedCopy>(*this, device, bytes, stride, count);
 }
+
+std::string Backend::whyNoBlockCodes(const Matmul&) const {
+    return "this device has no products of codes with block scales";
+}
+
 namespace {
 
 class ClosureRecording final : public Recording {

@@ -68,6 +68,8 @@ void describe(DeviceInfo& info, Isa isa) {
         info.emulated.push_back({"BF16 products", "no AVX-512-BF16: widened to FP32 and multiplied there"});
     info.emulated.push_back(
         {"FP8 E4M3/E5M2 products", "no x86 instruction multiplies FP8: real codes, decoded while they are packed"});
+    for (const char* what : {"FP8 products with block scales", "MXFP8 and NVFP4 products"})
+        info.emulated.push_back({what, "the exact values of the codes are multiplied as BF16"});
     info.emulated.push_back({"FP16 products", "widened to FP32 and multiplied there"});
     info.emulated.push_back({"TF32 products", "inputs cut to 10 fraction bits, product in FP32"});
     if (processorHasFlag("amx_bf16"))

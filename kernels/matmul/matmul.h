@@ -20,6 +20,10 @@ struct MatmulOperand {
         nullptr;  ///< FP8 where the chip needs k contiguous: codes stored the other way round, ld = the other size
     DType emulates =
         DType::None;  ///< BF16: the values are those of codes of this format (block recipes); reported as such
+    /// FP8 with k contiguous, instead of scaleInv: a factor for each block of 128, in the order of block_layout.h for
+    /// the matrix (rows, k). Both operands have them or none.
+    const float* blockScaleInv = nullptr;
+    bool squareBlocks = false;  ///< blocks of 128 rows x 128 k, not of one row; of one operand at most
 };
 
 /// D(m, n) = scaleInvA * scaleInvB * sum_k A(m, k) B(n, k) + bias(n), or D += ... when accumulate (F32 only).
@@ -42,6 +46,7 @@ struct Matmul {
     bool accumulate = false;
     bool fastAccumulate = false;  ///< where the hardware offers it; never changes the CPU's result
     bool tf32 = false;
+    const char* emulatedBecause = nullptr;  ///< why the operands are values of codes, for the report; or nullptr
     bool limited14 =
         false;  ///< CPU, codes or their values: partial sums of 14 bits without promotion (matmul_limited.cpp)
 };

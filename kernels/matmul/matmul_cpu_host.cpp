@@ -169,6 +169,9 @@ size_t workspaceCpu(const Matmul& op, const CpuContext& context) {
 
 MatmulReport runCpu(const Matmul& op, const CpuContext& context) {
     checkMatmul(op);
+    if (op.a.blockScaleInv)
+        throw Error(ErrorCode::ShapeMismatch,
+                    "matmul: the CPU multiplies the values of codes with block scales, not the codes");
     if (runsLimited(op)) return runLimited(op, context);
     const MatmulKernels& kernels = matmulKernels(context.isa);
     Executor& executor = *context.executor;

@@ -75,8 +75,9 @@ struct MatmulLibrary::Key {
     int32_t left = 0, right = 0, out = 0, bias = -1;
     uint32_t alignLeft = 256, alignRight = 256, alignOut = 256;
     uint8_t transLeft = 1, transRight = 0, tf32 = 0, fast = 0;
-    uint8_t deviceFactors = 0, accumulate = 0, scaled = 0, reserved = 0;
-    uint32_t tail = 0;
+    uint8_t deviceFactors = 0, accumulate = 0, scaled = 0;
+    uint8_t blocksLeft = 0, blocksRight = 0;  ///< 0: no block scales, 1: 1 x 128, 2: 128 x 128
+    uint8_t reserved[3] = {};
 };
 
 /// What changes from call to call under one plan.
@@ -115,6 +116,46 @@ struct MatmulLibrary::Plan {
     }
 };
 
+namespace {
+
+uint8_t blocksOf(const MatmulOperand& operand) {
+    return operand.blockScaleInv ? operand.squareBlocks ? 2 : 1 : 0;
+}
+
+cublasLtMatmulMatrixScale_t scaleModeOf(uint8_t blocks) {
+    return blocks == 2 ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+}
+
+}  // namespace
+
+MatmulLibrary::Key MatmulLibrary::keyOf(const Matmul& op, const MatmulOperand& left, const MatmulOperand& right,
+                                        bool scaled) {
+    Key key;
+    std::memset(static_cast<void*>(&key), 0, sizeof key);
+    key.m = op.m, key.n = op.n, key.k = op.k;
+    key.ldLeft = left.ld, key.ldRight = right.ld, key.ldOut = op.ldOut;
+    key.left = libraryType(left.type), key.right = libraryType(right.type), key.out = libraryType(op.outType);
+    key.bias = epilogueTakesBias(op, left.type) ? static_cast<int32_t>(libraryType(op.biasType)) : -1;
+    key.alignLeft = alignmentOf(left.data, left.ld * static_cast<int64_t>(dtypeSize(left.type)));
+    key.alignRight = alignmentOf(right.data, right.ld * static_cast<int64_t>(dtypeSize(right.type)));
+    key.alignOut = alignmentOf(op.out, op.ldOut * static_cast<int64_t>(dtypeSize(op.outType)));
+    key.transLeft = left.kContiguous, key.transRight = !right.kContiguous;
+    key.tf32 = op.tf32 && left.type == DType::F32;
+    key.blocksLeft = blocksOf(left), key.blocksRight = blocksOf(right);
+    key.fast = scaled && op.fastAccumulate && !key.blocksLeft;  // with block scales the library promotes by itself
+    key.deviceFactors = !scaled && (isFp8(op.a.type) || op.a.scaleInv || op.b.scaleInv);
+    key.accumulate = op.accumulate, key.scaled = scaled;
+    return key;
+}
+
+MatmulLibrary::Pointers MatmulLibrary::pointersOf(const Matmul& op, const MatmulOperand& left,
+                                                  const MatmulOperand& right, const Key& key) {
+    const auto scale = [&](const MatmulOperand& operand) {
+        return operand.blockScaleInv ? operand.blockScaleInv : key.scaled ? operand.scaleInv : nullptr;
+    };
+    return {scale(left), scale(right), key.bias >= 0 ? op.bias : nullptr};
+}
+
 MatmulLibrary::MatmulLibrary(const CublasLtApi& api, int capability) : api_(api), capability_(capability) {
     const char* wish = std::getenv("MANTISSA_MATMUL");
     storedChoices_ = !wish || std::string(wish) != "first";
@@ -135,8 +176,8 @@ bool MatmulLibrary::runsNativeFp8(const Matmul& op) const {
     if (op.a.type == DType::E5M2 && op.b.type == DType::E5M2) return false;
     const int64_t outBytes = static_cast<int64_t>(dtypeSize(op.outType));
     return op.k % 16 == 0 && op.n * outBytes % 16 == 0 && op.ldOut * outBytes % 16 == 0 &&
-           (!op.a.kContiguous || op.a.ld % 16 == 0) && (!op.b.kContiguous || op.b.ld % 16 == 0) && op.a.scaleInv &&
-           op.b.scaleInv;
+           (!op.a.kContiguous || op.a.ld % 16 == 0) && (!op.b.kContiguous || op.b.ld % 16 == 0) &&
+           (op.a.blockScaleInv ? capability_ == 90 && op.m % 4 == 0 : op.a.scaleInv && op.b.scaleInv);
 }
 
 size_t MatmulLibrary::workspaceBytes(const Matmul& op) const {
@@ -175,17 +216,21 @@ int MatmulLibrary::choose(const cublasLtMatmulHeuristicResult_t* results, int co
     return chosen;
 }
 
-const char* MatmulLibrary::describe(const cublasLtMatmulAlgo_t& algorithm, int rank) {
+const char* MatmulLibrary::describe(const cublasLtMatmulAlgo_t& algorithm, int rank, const Key& key) {
     const auto text = [&](cublasLtMatmulAlgoConfigAttributes_t which) {
         return std::to_string(attribute(algorithm, which));
     };
     const size_t version = api_.GetVersion();
-    const std::string name = "cublasLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
-                             "." + std::to_string(version % 100) + " #" + std::to_string(rank) + " id " +
-                             text(CUBLASLT_ALGO_CONFIG_ID) + " tile " + text(CUBLASLT_ALGO_CONFIG_TILE_ID) +
-                             " stages " + text(CUBLASLT_ALGO_CONFIG_STAGES_ID) + " splitK " +
-                             text(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    const std::string name =
+        "cublasLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+        std::to_string(version % 100) + " #" + std::to_string(rank) + " id " + text(CUBLASLT_ALGO_CONFIG_ID) +
+        " tile " + text(CUBLASLT_ALGO_CONFIG_TILE_ID) + " stages " + text(CUBLASLT_ALGO_CONFIG_STAGES_ID) + " splitK " +
+        text(CUBLASLT_ALGO_CONFIG_SPLITK_NUM) + (key.blocksLeft ? ", block scales, promoted sums" : "");
     return names_.insert(name).first->c_str();
+}
+
+const char* MatmulLibrary::because(const char* name, const char* reason) {
+    return names_.insert(std::string(name) + " (emulated: " + reason + ")").first->c_str();
 }
 
 const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& pointers, const Matmul& op) {
@@ -200,6 +245,10 @@ const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& p
     made->set(CUBLASLT_MATMUL_DESC_TRANSA, key.transLeft ? CUBLAS_OP_T : CUBLAS_OP_N);
     made->set(CUBLASLT_MATMUL_DESC_TRANSB, key.transRight ? CUBLAS_OP_T : CUBLAS_OP_N);
     made->set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(key.fast));
+    if (key.blocksLeft) {
+        made->set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scaleModeOf(key.blocksLeft));
+        made->set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scaleModeOf(key.blocksRight));
+    }
     if (key.deviceFactors) made->set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
     if (key.bias >= 0) {
         made->set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
@@ -236,12 +285,12 @@ const MatmulLibrary::Plan& MatmulLibrary::plan(const Key& key, const Pointers& p
         throw Error(
             ErrorCode::DeviceFailure,
             "cuBLASLt has no algorithm for a product of m " + std::to_string(key.m) + ", n " + std::to_string(key.n) +
-                ", k " + std::to_string(key.k) + " (types " + std::to_string(key.right) + " x " +
-                std::to_string(key.left) + " to " + std::to_string(key.out) +
+                ", k " + std::to_string(key.k) + (key.blocksLeft ? " with block scales" : "") + " (types " +
+                std::to_string(key.right) + " x " + std::to_string(key.left) + " to " + std::to_string(key.out) +
                 "): " + api_.GetStatusString(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status));
     }
     made->algorithm = results[chosen].algo;
-    made->name = describe(made->algorithm, chosen);
+    made->name = describe(made->algorithm, chosen, key);
     return *plans_.emplace(std::move(bytes), std::move(made)).first->second;
 }
 
@@ -253,6 +302,7 @@ MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) 
         return {reportedType(op.a), reportedType(op.b), op.outType, true, "empty"};
     }
     const bool fp8 = isFp8(op.a.type), native = fp8 ? runsNativeFp8(op) : op.a.emulates == DType::None;
+    if (op.a.blockScaleInv && !native) throw Error(ErrorCode::ShapeMismatch, "matmul: " + whyNoBlockCodes(op));
     char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "matmul"));
     float* factors = nullptr;
     MatmulOperand left = readable(op.b, op.k), right = readable(op.a, op.k);
@@ -287,24 +337,8 @@ MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) 
         decode(left, op.n);
     }
 
-    const bool libraryBias = epilogueTakesBias(op, left.type);
-    Key key;
-    std::memset(static_cast<void*>(&key), 0, sizeof key);
-    key.m = op.m, key.n = op.n, key.k = op.k;
-    key.ldLeft = left.ld, key.ldRight = right.ld, key.ldOut = op.ldOut;
-    key.left = libraryType(left.type), key.right = libraryType(right.type), key.out = libraryType(op.outType);
-    key.bias = libraryBias ? static_cast<int32_t>(libraryType(op.biasType)) : -1;
-    key.alignLeft = alignmentOf(left.data, left.ld * static_cast<int64_t>(dtypeSize(left.type)));
-    key.alignRight = alignmentOf(right.data, right.ld * static_cast<int64_t>(dtypeSize(right.type)));
-    key.alignOut = alignmentOf(op.out, op.ldOut * static_cast<int64_t>(dtypeSize(op.outType)));
-    key.transLeft = left.kContiguous, key.transRight = !right.kContiguous;
-    key.tf32 = op.tf32 && left.type == DType::F32;
-    key.fast = fp8 && native && op.fastAccumulate;
-    key.deviceFactors = factors != nullptr;
-    key.accumulate = op.accumulate, key.scaled = fp8 && native;
-
-    const Pointers pointers{key.scaled ? left.scaleInv : nullptr, key.scaled ? right.scaleInv : nullptr,
-                            libraryBias ? op.bias : nullptr};
+    const Key key = keyOf(op, left, right, fp8 && native);
+    const Pointers pointers = pointersOf(op, left, right, key);
     const Plan& chosen = plan(key, pointers, op);
     chosen.point(pointers);
     const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
@@ -312,8 +346,27 @@ MatmulReport MatmulLibrary::run(const LaunchContext& context, const Matmul& op) 
                              chosen.right, factors ? factors + 1 : &beta, op.out, chosen.out, op.out, chosen.out,
                              &chosen.algorithm, scratch, kLibraryWorkspace, context.stream),
                  "cublasLtMatmul");
-    if (op.bias && !libraryBias) addBias(context, op.out, op.outType, op.m, op.n, op.ldOut, op.bias, op.biasType);
-    return {reportedType(op.a), reportedType(op.b), op.outType, native, chosen.name};
+    if (op.bias && key.bias < 0) addBias(context, op.out, op.outType, op.m, op.n, op.ldOut, op.bias, op.biasType);
+    const char* name = native || !op.emulatedBecause ? chosen.name : because(chosen.name, op.emulatedBecause);
+    return {reportedType(op.a), reportedType(op.b), op.outType, native, name};
+}
+
+std::string MatmulLibrary::whyNoBlockCodes(const Matmul& op) {
+    if (capability_ != 90)
+        return "compute capability " + std::to_string(capability_ / 10) + "." + std::to_string(capability_ % 10) +
+               " has no products with one scale for 1x128 values through cuBLASLt (9.0 has them)";
+    if (!runsNativeFp8(op))
+        return "a product of " + std::to_string(op.m) + " x " + std::to_string(op.n) + " over " + std::to_string(op.k) +
+               ": k must be a multiple of 16, rows of the result a multiple of 16 bytes, its "
+               "number of rows a multiple of 4";
+    const MatmulOperand left = readable(op.b, op.k), right = readable(op.a, op.k);
+    const Key key = keyOf(op, left, right, true);
+    try {
+        plan(key, pointersOf(op, left, right, key), op);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
 }
 
 }  // namespace mantissa::kernels::cuda

@@ -25,17 +25,22 @@ class MatmulLibrary {
 
     size_t workspaceBytes(const Matmul& op) const;
     MatmulReport run(const LaunchContext& context, const Matmul& op);
+    /// Backend::whyNoBlockCodes(); asks the library for an algorithm.
+    std::string whyNoBlockCodes(const Matmul& op);
 
   private:
     struct Key;
     struct Plan;
     struct Pointers;
+    static Key keyOf(const Matmul& op, const MatmulOperand& left, const MatmulOperand& right, bool scaled);
+    static Pointers pointersOf(const Matmul& op, const MatmulOperand& left, const MatmulOperand& right, const Key& key);
     const Plan& plan(const Key& key, const Pointers& pointers, const Matmul& op);
     /// Of the ranking's `count` results: the stored choice where there is one and it is valid, else the first valid
     /// one; `count` when none is.
     int choose(const cublasLtMatmulHeuristicResult_t* results, int count, const Matmul& op) const;
     bool runsNativeFp8(const Matmul& op) const;
-    const char* describe(const cublasLtMatmulAlgo_t& algorithm, int rank);
+    const char* describe(const cublasLtMatmulAlgo_t& algorithm, int rank, const Key& key);
+    const char* because(const char* name, const char* reason);
     uint32_t attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which) const;
 
     const CublasLtApi& api_;

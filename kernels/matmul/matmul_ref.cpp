@@ -4,6 +4,7 @@
 
 #include "kernels/device/reference_access.h"
 #include "kernels/error.h"
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/fp8.h"
 #include "kernels/matmul/matmul_kernels.h"
 
@@ -38,6 +39,8 @@ std::vector<double> decoded(const MatmulOperand& operand, int64_t rows, int64_t 
                 value = decodeFp8(static_cast<const uint8_t*>(operand.data)[index], operand.type);
             else
                 value = reference::load(operand.type, operand.data, index);
+            if (operand.blockScaleInv)
+                value *= operand.blockScaleInv[blockScaleIndex(rows, k, operand.squareBlocks, row, i)];
             if (tf32) value = cutToTf32(static_cast<float>(value));
         }
     return values;
@@ -62,6 +65,11 @@ void checkMatmul(const Matmul& op) {
     for (const MatmulOperand* operand : {&op.a, &op.b})
         if (operand->emulates != DType::None && (operand->type != DType::BF16 || !isCodeFormat(operand->emulates)))
             fail(std::string("values of ") + dtypeName(operand->emulates) + " codes must be bf16");
+    if (!op.a.blockScaleInv != !op.b.blockScaleInv) fail("one operand has block scales, the other has none");
+    if (op.a.squareBlocks && op.b.squareBlocks) fail("both operands have square blocks");
+    for (const MatmulOperand* operand : {&op.a, &op.b})
+        if (operand->blockScaleInv && (!isFp8(operand->type) || !operand->kContiguous || operand->scaleInv))
+            fail("an operand with block scales must be FP8 with k contiguous and no scale of its own");
     if (op.tf32 && op.a.type != DType::F32) fail("tf32 needs f32 operands");
 }
 

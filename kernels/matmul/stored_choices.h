@@ -83,6 +83,7 @@ constexpr StoredChoice kStoredChoices[] = {
 /// nullptr: the library's own ranking decides.
 inline const StoredChoice* storedChoice(const Matmul& op, size_t version, int capability) {
     if (version != kStoredVersion || capability != kStoredCapability) return nullptr;
+    if (op.a.blockScaleInv) return nullptr;  // other kernels; their ranking has not been measured
     const bool fp8 = isFp8(op.a.type) && isFp8(op.b.type);
     if (!fp8 && (op.a.type != DType::BF16 || op.b.type != DType::BF16)) return nullptr;
     for (const StoredChoice& choice : kStoredChoices) {

@@ -1,8 +1,11 @@
 // The block cast on the GPU: a thread block owns a tile of 128 x 128 in shared memory, finds the largest value of each
-// block in it, then rounds every value. Simple on purpose: it serves recipes that this chip has to emulate; memory
-// traffic is 2 bytes read and 2 or 4 written an element, and the tile's own work hides behind it only in part.
+// block in it, then rounds every value. Simple on purpose: it serves recipes that this chip has to emulate, probed
+// steps and odd sizes (what a product reads natively comes from block_codes.cu); memory traffic is 2 bytes read and 2
+// or 4 written an element, and the tile's own work hides behind it only in part.
 #include "kernels/device/cuda/cast.cuh"
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/half.h"
+#include "kernels/quantize/block_codes_cuda.h"
 #include "kernels/quantize/block_quantize.h"
 
 namespace mantissa::kernels::cuda {
@@ -18,6 +21,7 @@ struct BlockArgs {
     BlockQuantize op;
     DearPartial* partials;  ///< one a tile; nullptr: no dear set
     int64_t tilesAcross;
+    bool countRow = false, countColumn = false;  ///< the copy is counted, though written elsewhere
 };
 
 struct TileShared {
@@ -132,9 +136,33 @@ __device__ void countValue(const BlockQuantize& op, const Fp8Traits& format, flo
     if (op.exponents) atomicAdd(&shared.exponents[ilogbf(fabsf(x)) + kExponentBias], 1u);
 }
 
+/// Where one copy of the tile goes; nothing where a pointer is null.
+struct TileOut {
+    uint16_t* values;
+    BlockCodes codes;
+    bool turned;  ///< codes are stored the other way round
+};
+
+/// The scales of the tile's blocks: Block128 alone, whose tile is one block in a line or in all.
+__device__ void storeScales(const BlockQuantize& op, const TileArea& area, const TileOut& out, bool square,
+                            const float* scaleInv) {
+    const int64_t height = out.turned ? op.cols : op.rows, width = out.turned ? op.rows : op.cols;
+    const int64_t row0 = out.turned ? area.col0 : area.row0, col0 = out.turned ? area.row0 : area.col0;
+    if (square) {
+        if (threadIdx.x == 0) out.codes.scaleInv[blockScaleIndex(height, width, true, row0, col0)] = scaleInv[0];
+        const int64_t last = blocksAlong(width), stride = squareScaleStride(width);
+        if (col0 / kBlockEdge == last - 1 && threadIdx.x < stride - last)
+            out.codes.scaleInv[row0 / kBlockEdge * stride + last + threadIdx.x] = 1;  // read by nobody, yet a number
+        return;
+    }
+    const int lines = out.turned ? area.cols : area.rows;
+    for (int line = threadIdx.x; line < lines; line += kThreads)
+        out.codes.scaleInv[blockScaleIndex(height, width, false, row0 + line, col0)] = scaleInv[line];
+}
+
 /// One copy of the tile to memory. seed, tensorScale: the copy's own.
 __device__ void castTile(const BlockArgs& args, const TileArea& area, const BlockIndex& index, float tensorScale,
-                         uint64_t seed, void* out, bool counted, TileCounts& counts, TileShared& shared) {
+                         uint64_t seed, const TileOut& out, bool counted, TileCounts& counts, TileShared& shared) {
     const BlockQuantize& op = args.op;
     const BlockRule rule{op.kind, op.format};
     const Fp8Traits format = fp8Traits(op.format);
@@ -152,6 +180,7 @@ __device__ void castTile(const BlockArgs& args, const TileArea& area, const Bloc
         atomicMin(&shared.smallestScale, __float_as_uint(scale.scale));
     }
     __syncthreads();
+    if (out.codes.codes) storeScales(op, area, out, index.high == index.wide, shared.scaleInv);
     for (int i = threadIdx.x; i < kElements; i += kThreads) {
         const int row = i / kTile, col = i % kTile;
         if (row >= area.rows || col >= area.cols) continue;
@@ -170,7 +199,8 @@ __device__ void castTile(const BlockArgs& args, const TileArea& area, const Bloc
             code = encodeScaled(scaled, op.format);
         }
         const float grid = decodeFp8(code, format);
-        static_cast<uint16_t*>(out)[at] = encodeBf16(__fmul_rn(grid, scaleInv));
+        if (out.values) out.values[at] = encodeBf16(__fmul_rn(grid, scaleInv));
+        if (out.codes.codes) out.codes.codes[out.turned ? (area.col0 + col) * op.rows + area.row0 + row : at] = code;
         if (!counted || !op.count) continue;
         const float step = op.kind == BlockKind::Nvfp4 ? __fmul_rn(scaleInv, tensorInv) : scaleInv;
         countValue(op, format, x, scaled, grid, scaleInv, step, dear, counts, shared);
@@ -254,13 +284,15 @@ __global__ void __launch_bounds__(kThreads) blockCastKernel(BlockArgs args) {
     loadTile(op, area, shared.values);
     TileCounts counts;
     const bool counts_ = op.slot != nullptr;
-    if (op.rowValues)
+    const bool row = op.hasRow() || args.countRow, column = op.hasColumn() || args.countColumn;
+    if (row)
         castTile(args, area, BlockIndex(op.blockRows, op.blockCols), op.rowEntry ? op.rowEntry->scale : 1.0f, op.seed,
-                 op.rowValues, counts_, counts, shared);
-    if (op.colValues) {
+                 {static_cast<uint16_t*>(op.rowValues), op.rowCodes, false}, counts_, counts, shared);
+    if (column) {
         if (op.hadamard) turnTile(area, shared.values);
         castTile(args, area, BlockIndex(op.blockCols, op.blockRows), op.colEntry ? op.colEntry->scale : 1.0f,
-                 op.seed + 1, op.colValues, counts_ && !op.rowValues, counts, shared);
+                 op.seed + 1, {static_cast<uint16_t*>(op.colValues), op.colCodes, true}, counts_ && !row, counts,
+                 shared);
     }
     if (counts_) reportTile(args, counts, shared);
 }
@@ -271,7 +303,7 @@ __global__ void __launch_bounds__(kThreads) tensorAmaxKernel(BlockArgs args, uin
     const TileArea area = areaOf(args);
     loadTile(args.op, area, values);
     for (int copy = 0; copy < 2; ++copy) {
-        if (copy == 1 && args.op.colValues && args.op.hadamard) turnTile(area, values);
+        if (copy == 1 && args.op.hasColumn() && args.op.hadamard) turnTile(area, values);
         uint32_t bits = 0;
         for (int i = threadIdx.x; i < kElements; i += kThreads) bits = max(bits, amaxBitsOf(values[i]));
         bits = __reduce_max_sync(0xFFFFFFFFu, bits);
@@ -308,17 +340,18 @@ size_t workspaceBytes(const BlockQuantize& op) {
 }
 
 void launch(const LaunchContext& context, const BlockQuantize& op) {
-    require(op.rows >= 0 && op.cols >= 0, "block cast", "sizes must not be negative");
-    require(op.inType == DType::BF16 || op.inType == DType::F32, "block cast", "the input must be bf16 or f32");
-    require(op.kind == BlockKind::Nvfp4 ? op.format == DType::E2M1 : isFp8(op.format), "block cast",
-            "the format must be e4m3 or e5m2 (nvfp4: e2m1)");
-    require(op.blockCols == 16 || op.blockCols == 32 || op.blockCols == 128, "block cast",
-            "blocks must be 16, 32 or 128 wide");
-    require(op.blockRows == 1 || op.blockRows == op.blockCols, "block cast", "blocks must be one row high or square");
+    checkBlockQuantize(op);
     if (op.rows == 0 || op.cols == 0) return;
     char* scratch = static_cast<char*>(context.scratch(workspaceBytes(op), "block cast"));
     const unsigned tiles = static_cast<unsigned>(tilesOf(op.rows) * tilesOf(op.cols));
     BlockArgs args{op, hasDear(op) ? reinterpret_cast<DearPartial*>(scratch + kAmaxBytes) : nullptr, tilesOf(op.cols)};
+    if (castsWholeVectors(op)) {
+        const bool here = !op.slot || (op.rowCodes.codes && !args.partials);  // counts there, too
+        launchBlockCodes(context, op, here);
+        if (here) return;
+        args.countRow = op.hasRow(), args.countColumn = !op.hasRow();
+        args.op.rowCodes = args.op.colCodes = BlockCodes();
+    }
     args.op.exponents = op.exponents && args.partials;
     if (op.kind == BlockKind::Nvfp4) {
         auto* amax = reinterpret_cast<uint32_t*>(scratch);

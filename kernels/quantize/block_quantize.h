@@ -11,13 +11,21 @@
 
 namespace mantissa::kernels {
 
+/// FP8 codes of a copy with a scaleInv for each block, in the order of block_layout.h for the matrix as it is stored.
+struct BlockCodes {
+    uint8_t* codes = nullptr;  ///< nullptr: none
+    float* scaleInv = nullptr;
+};
+
 /// Quantizes a tensor block by block and writes the exact values of the codes, so that a BF16 product multiplies what
 /// FP8 (or FP4) products would. in: (rows, cols) BF16, or F32 (rounded to BF16 first), row-major, dense.
 ///
 /// The row copy has blocks of blockRows x blockCols, the column copy of blockCols x blockRows; each is quantized from
 /// the input by itself. Blocks at the edges are smaller. Values are BF16, (rows, cols) row-major in both copies:
 /// decode(code) * scaleInv of the block, which BF16 holds exactly for power-of-two scales and for E2M1 x E4M3. Nvfp4:
-/// the tensor's own scale is apart, in the entries, and goes into the product. Counters are those of the row copy, or
+/// the tensor's own scale is apart, in the entries, and goes into the product. Block128 can write the codes themselves
+/// with their scales, instead of values or beside them: the row copy's as (rows, cols), the column copy's the other way
+/// round, (cols, rows), so that a block goes along a row of the storage in both. Counters are those of the row copy, or
 /// of the column copy where that is the only one. slot->scaleUsed becomes the smallest block scale. Exact on every
 /// backend.
 struct BlockQuantize {
@@ -29,6 +37,7 @@ struct BlockQuantize {
     int blockRows = 1, blockCols = 128;  ///< of the row copy; 1 x B or B x B, B = 16, 32 or 128
     void* rowValues = nullptr;           ///< nullptr: no such copy
     void* colValues = nullptr;
+    BlockCodes rowCodes, colCodes;
     ScaleEntry* rowEntry = nullptr;  ///< Nvfp4: scale and scaleInv of the tensor are written here
     ScaleEntry* colEntry = nullptr;
     bool hadamard =
@@ -37,7 +46,12 @@ struct BlockQuantize {
     uint64_t seed = 0;
     TensorSlot* slot = nullptr;
     bool count = true, dear = false, exponents = false;
+
+    constexpr bool hasRow() const { return rowValues || rowCodes.codes; }
+    constexpr bool hasColumn() const { return colValues || colCodes.codes; }
 };
+/// Throws ShapeMismatch unless the op keeps to the contract above.
+void checkBlockQuantize(const BlockQuantize& op);
 
 /// One copy of a tensor, cast in plain loops.
 struct BlockCast {

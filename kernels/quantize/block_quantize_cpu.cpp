@@ -1,5 +1,6 @@
 // The block cast, compiled once per instruction set: plain loops over a tile of 128 x 128 that the compiler vectorises.
 // The column copy works on the transposed tile, where its blocks are those of the row copy.
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/half.h"
 #include "kernels/quantize/block_quantize_kernels.h"
 #include "kernels/simd/philox.h"
@@ -161,7 +162,21 @@ struct Copy {
     uint64_t seed;
     int64_t first, lineStep, step;
     bool counted;
+    BlockCodes codes;  ///< of the tensor as this copy is stored, (height, width); codes nullptr: none
+    int64_t height = 0, width = 0;
+    int64_t row = 0, col = 0;  ///< where line 0 begins in it
 };
+
+/// A line's codes and its scale; q: on the format's grid.
+void storeCodes(const Copy& copy, DType format, bool square, int line, const float* q, int length, float scaleInv) {
+    const int64_t row = copy.row + line;
+    uint8_t* const to = copy.codes.codes + row * copy.width + copy.col;
+    for (int i = 0; i < length; ++i) to[i] = encodeScaled(q[i], format);
+    copy.codes.scaleInv[blockScaleIndex(copy.height, copy.width, square, row, copy.col)] = scaleInv;
+    if (!square || copy.col + length < copy.width) return;
+    for (int64_t i = blocksAlong(copy.width); i < squareScaleStride(copy.width); ++i)  // read by nobody, yet a number
+        copy.codes.scaleInv[row / kBlockEdge * squareScaleStride(copy.width) + i] = 1;
+}
 
 /// Scales of the blocks of lines [line0, lineEnd), spread over the elements of a line.
 struct LineScales {
@@ -211,6 +226,7 @@ void castCopy(const BlockQuantize& op, const Copy& copy, float* x, int lines, in
             } else {
                 for (int i = 0; i < length; ++i) q[i] = roundedTo(scaled[i], format, fp4);
             }
+            if (copy.codes.codes) storeCodes(copy, op.format, op.blockRows > 1, line, q, length, scales.scaleInv[0]);
             if (copy.counted && op.count) {
                 count(values, scaled, q, scales.scaleInv, length, format, counts);
                 if (op.dear) countDear(values, q, scales.step, length, op.exponents, stats.span);
@@ -240,7 +256,7 @@ void amax(const BlockQuantize& op, int64_t tileRow, int64_t tileCol, float* scra
         if (bits > stats.rowAmaxBits) stats.rowAmaxBits = bits;
     }
     stats.colAmaxBits = stats.rowAmaxBits;
-    if (!op.colValues || !op.hadamard) return;
+    if (!op.hasColumn() || !op.hadamard) return;
     transpose(x, area.rows, area.cols, turned);
     turn(turned, area.cols, area.rows);
     stats.colAmaxBits = 0;
@@ -257,14 +273,18 @@ void cast(const BlockQuantize& op, const BlockTensorScales& tensor, int64_t tile
     float* turned = scratch + kTile * kLead;
     load(op, area, x);
     const int64_t first = area.row0 * op.cols + area.col0;
-    if (op.colValues) {
+    if (op.hasColumn()) {
         transpose(x, area.rows, area.cols, turned);
         if (op.hadamard) turn(turned, area.cols, area.rows);
-        castCopy(op, {tensor.col, op.seed + 1, first, 1, op.cols, !op.rowValues}, turned, area.cols, area.rows, stats);
-        storeTransposed(turned, area, op.cols, static_cast<uint16_t*>(op.colValues) + first);
+        const Copy copy{tensor.col,  op.seed + 1, first,   1,         op.cols,  !op.hasRow(),
+                        op.colCodes, op.cols,     op.rows, area.col0, area.row0};
+        castCopy(op, copy, turned, area.cols, area.rows, stats);
+        if (op.colValues) storeTransposed(turned, area, op.cols, static_cast<uint16_t*>(op.colValues) + first);
     }
+    if (!op.hasRow()) return;
+    const Copy copy{tensor.row, op.seed, first, op.cols, 1, true, op.rowCodes, op.rows, op.cols, area.row0, area.col0};
+    castCopy(op, copy, x, area.rows, area.cols, stats);
     if (!op.rowValues) return;
-    castCopy(op, {tensor.row, op.seed, first, op.cols, 1, true}, x, area.rows, area.cols, stats);
     auto* out = static_cast<uint16_t*>(op.rowValues) + first;
     for (int row = 0; row < area.rows; ++row)
         for (int col = 0; col < area.cols; ++col) out[row * op.cols + col] = encodeBf16(x[row * kLead + col]);

@@ -47,6 +47,11 @@ void checkBlockQuantize(const BlockQuantize& op) {
             "block cast: a block is neither one row high nor square");
     require(op.kind != BlockKind::Nvfp4 || ((op.rowEntry || !op.rowValues) && (op.colEntry || !op.colValues)),
             "block cast: nvfp4 needs a place for the tensor's scale");
+    for (const BlockCodes& copy : {op.rowCodes, op.colCodes}) {
+        require(!copy.codes || (op.kind == BlockKind::Block128 && op.blockCols == 128),
+                "block cast: codes with their scales are written for block128 in blocks of 128 alone");
+        require(!copy.codes == !copy.scaleInv, "block cast: codes and their scales are not both there");
+    }
     require(op.in || op.rows * op.cols == 0, "block cast: there is no input");
 }
 

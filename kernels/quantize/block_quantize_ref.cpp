@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/device/cpu_host.h"
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/half.h"
 #include "kernels/quantize/block_quantize.h"
 #include "kernels/simd/philox.h"
@@ -99,6 +100,26 @@ void countCopy(const BlockQuantize& op, const std::vector<float>& values, int64_
     }
 }
 
+/// cast: of (rows, cols) in blocks of blockRows x blockCols. turned: stored the other way round.
+void storeCodes(const BlockCodes& out, const BlockCast& cast, int64_t rows, int64_t cols, int64_t blockRows,
+                int64_t blockCols, bool turned) {
+    if (!out.codes) return;
+    const bool square = blockRows == blockCols;
+    const int64_t height = turned ? cols : rows, width = turned ? rows : cols;
+    for (int64_t i = 0; square && i < blockScaleCount(height, width, true); ++i) out.scaleInv[i] = 1;
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t col = 0; col < cols; ++col) {
+            const int64_t r = turned ? col : row, c = turned ? row : col;
+            out.codes[r * width + c] = cast.codes[static_cast<size_t>(row * cols + col)];
+            out.scaleInv[blockScaleIndex(height, width, square, r, c)] =
+                cast.scales[static_cast<size_t>(row / blockRows * cast.blocksAcross + col / blockCols)].scaleInv;
+        }
+}
+
+void storeValues(void* out, const BlockCast& cast) {
+    for (size_t i = 0; out && i < cast.values.size(); ++i) static_cast<uint16_t*>(out)[i] = encodeBf16(cast.values[i]);
+}
+
 void setEntry(ScaleEntry* entry, const BlockCast& cast) {
     if (!entry) return;
     entry->scale = cast.tensorScale;
@@ -123,26 +144,29 @@ void turnColumns(float* values, int64_t rows, int64_t cols) {
 }
 
 void runReference(const BlockQuantize& op) {
+    checkBlockQuantize(op);
     const BlockRule rule{op.kind, op.format};
     std::vector<float> values(static_cast<size_t>(op.rows * op.cols));
     for (size_t i = 0; i < values.size(); ++i)
         values[i] = op.inType == DType::BF16 ? decodeBf16(static_cast<const uint16_t*>(op.in)[i])
                                              : roundToBf16(static_cast<const float*>(op.in)[i]);
-    if (op.rowValues) {
+    if (op.hasRow()) {
         const BlockCast cast =
             castWith(rule, values.data(), op.rows, op.cols, op.blockRows, op.blockCols, {op.stochastic, op.seed});
-        for (size_t i = 0; i < values.size(); ++i) static_cast<uint16_t*>(op.rowValues)[i] = encodeBf16(cast.values[i]);
+        storeValues(op.rowValues, cast);
+        storeCodes(op.rowCodes, cast, op.rows, op.cols, op.blockRows, op.blockCols, false);
         setEntry(op.rowEntry, cast);
         if (op.slot) countCopy(op, values, op.cols, cast);
     }
-    if (!op.colValues) return;
+    if (!op.hasColumn()) return;
     if (op.hadamard) turnColumns(values.data(), op.rows, op.cols);
     // Element numbers of stochastic rounding are those of the row-major tensor, so blocks stand upright here.
     const BlockCast cast =
         castWith(rule, values.data(), op.rows, op.cols, op.blockCols, op.blockRows, {op.stochastic, op.seed + 1});
-    for (size_t i = 0; i < values.size(); ++i) static_cast<uint16_t*>(op.colValues)[i] = encodeBf16(cast.values[i]);
+    storeValues(op.colValues, cast);
+    storeCodes(op.colCodes, cast, op.rows, op.cols, op.blockCols, op.blockRows, true);
     setEntry(op.colEntry, cast);
-    if (!op.slot || op.rowValues) return;
+    if (!op.slot || op.hasRow()) return;
     BlockQuantize upright = op;
     upright.blockRows = op.blockCols, upright.blockCols = op.blockRows;
     countCopy(upright, values, op.cols, cast);

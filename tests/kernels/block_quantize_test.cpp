@@ -33,6 +33,15 @@ TEST(BlockCast, RecordedSquaresOf128) {
     onEveryIsa(true);
 }
 
+TEST(BlockCast, RecordedCodesAndScalesInTheirOrder) {
+    for (bool square : {false, true}) {
+        test::compareCodesWithRecorded(square, "reference", [](BlockData& data) { runReference(data.op()); });
+        for (Isa isa : test::supportedIsas())
+            test::compareCodesWithRecorded(square, isaName(isa),
+                                           [isa](BlockData& data) { test::runOnCpu(data.op(), isa); });
+    }
+}
+
 TEST(BlockCast, Mxfp8ScalesOfC05) {
     const auto scaleOf = [](DType format, float amax) {
         return int{blockScaleOf({BlockKind::Mxfp8, format}, amax, 1).code};
@@ -125,6 +134,14 @@ TEST(BlockCast, RefusesShapesOutsideTheContract) {
     EXPECT_THROW(test::runOnCpu(op, Isa::Sse), Error);
     op.kind = BlockKind::Nvfp4;
     EXPECT_THROW(test::runOnCpu(op, Isa::Sse), Error);  // no place for the tensor's scale
+    BlockData codes(BlockCase{16, 32});
+    op = codes.op();
+    float scale = 1;
+    uint8_t code[512];
+    op.rowCodes = {code, nullptr};
+    EXPECT_THROW(test::runOnCpu(op, Isa::Sse), Error);  // codes without their scales
+    op.rowCodes = {code, &scale}, op.kind = BlockKind::Mxfp8, op.blockCols = 32;
+    EXPECT_THROW(test::runOnCpu(op, Isa::Sse), Error);  // mxfp8 has no such codes
 }
 
 }  // namespace

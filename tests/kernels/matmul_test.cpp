@@ -307,5 +307,43 @@ TEST(Matmul, RefusesWhatIsOutsideItsContract) {
     refused([](Matmul& op) { op.outType = DType::E4M3; });
 }
 
+/// Codes with block scales stand for values: the product of one is the product of the other.
+TEST(Matmul, CodesWithBlockScalesAreTheirValues) {
+    for (const test::BlockMatmulCase& c : test::blockMatmulCases(false)) {
+        test::BlockMatmulData codes(c), values(c);
+        runReference(codes.op());
+        test::Buffer a(DType::BF16, c.m * c.k), b(DType::BF16, c.n * c.k);
+        for (int64_t i = 0; i < c.m * c.k; ++i) a.set(i, codes.elementA(i / c.k, i % c.k));
+        for (int64_t i = 0; i < c.n * c.k; ++i) b.set(i, codes.elementB(i / c.k, i % c.k));
+        Matmul op = values.op();
+        op.a = {a.data(), DType::BF16, true, c.k, nullptr, nullptr, DType::E4M3};
+        op.b = {b.data(), DType::BF16, true, c.k, nullptr, nullptr, DType::E4M3};
+        runReference(op);
+        EXPECT_EQ(codes.out.bytes, values.out.bytes) << c.name();
+    }
+}
+
+TEST(Matmul, BlockScalesOutsideTheContractAreRefused) {
+    const test::BlockMatmulCase c{Gemm::Fprop, 16, 16, 128};
+    test::BlockMatmulData data(c);
+    const auto refused = [](const Matmul& op) {
+        try {
+            checkMatmul(op);
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    EXPECT_EQ(refused(data.op()), "");
+    Matmul one = data.op(), squares = data.op(), strided = data.op();
+    one.b.blockScaleInv = nullptr;
+    EXPECT_NE(refused(one).find("the other has none"), std::string::npos);
+    squares.a.squareBlocks = true;
+    EXPECT_NE(refused(squares).find("square"), std::string::npos);
+    strided.b.kContiguous = false;
+    EXPECT_NE(refused(strided).find("k contiguous"), std::string::npos);
+    EXPECT_THROW(test::runOnCpu(data.op(), Isa::Sse), Error) << "the CPU multiplies values";
+}
+
 }  // namespace
 }  // namespace mantissa::kernels

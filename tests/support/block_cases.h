@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/fp8.h"
 #include "kernels/formats/half.h"
 #include "kernels/quantize/block_quantize.h"
@@ -21,6 +22,8 @@ struct BlockCase {
     kernels::BlockKind kind = kernels::BlockKind::Block128;
     DType format = DType::E4M3, in = DType::BF16;
     bool square = false, row = true, col = true, hadamard = false, stochastic = false, special = false, counted = true;
+    bool values = true, codes = false;  ///< what is written of each copy
+    bool dear = true;
 
     int width() const { return kind == kernels::BlockKind::Mxfp8 ? 32 : kind == kernels::BlockKind::Nvfp4 ? 16 : 128; }
     std::string name() const {
@@ -28,7 +31,8 @@ struct BlockCase {
         return std::string(kinds[static_cast<int>(kind)]) + " " + std::to_string(rows) + "x" + std::to_string(cols) +
                " " + kernels::dtypeName(in) + "->" + kernels::dtypeName(format) + (square ? " square" : "") +
                (row ? " row" : "") + (col ? " col" : "") + (hadamard ? " hadamard" : "") +
-               (stochastic ? " stochastic" : "") + (special ? " special" : "");
+               (stochastic ? " stochastic" : "") + (special ? " special" : "") + (codes ? " codes" : "") +
+               (codes && values ? " and values" : "") + (dear ? "" : " cheap");
     }
 };
 
@@ -51,6 +55,24 @@ inline std::vector<BlockCase> blockCases() {
                 c.special = variant == 1 || variant == 3;
                 cases.push_back(c);
             }
+    // Codes with their scales: sizes of whole 16-byte vectors, tiles cut on either side, and sizes that are neither.
+    for (const auto& [rows, cols] :
+         {std::pair<int64_t, int64_t>{1, 1}, {17, 129}, {16, 16}, {128, 128}, {144, 400}, {400, 144}, {256, 640}})
+        for (int variant = 0; variant < 10; ++variant) {
+            BlockCase c;
+            c.rows = rows, c.cols = cols;
+            c.codes = true;
+            c.values = variant == 9;
+            c.square = variant == 1 || variant == 2 || variant == 9;
+            c.in = variant == 2 || variant == 3 ? DType::F32 : DType::BF16;
+            c.row = variant != 4;
+            c.col = variant != 5;
+            c.special = variant == 6 || variant == 2;
+            c.dear = variant % 2 == 1;
+            c.stochastic = variant == 7;
+            c.format = variant == 8 ? DType::E5M2 : DType::E4M3;
+            cases.push_back(c);
+        }
     return cases;
 }
 
@@ -59,6 +81,8 @@ struct BlockData {
     BlockCase c;
     Buffer in;
     std::vector<uint16_t> rowValues, colValues;
+    std::vector<uint8_t> rowCodes, colCodes;
+    std::vector<float> rowScales, colScales;
     std::vector<kernels::ScaleEntry> entries{2};
     std::vector<kernels::TensorSlot> slot{1};
 
@@ -72,17 +96,24 @@ struct BlockData {
         if (c.special && in.size() > 400) in.set(130, NAN), in.set(250, INFINITY), in.set(390, -INFINITY);
         rowValues.assign(static_cast<size_t>(in.size()), 0xAAAA);
         colValues = rowValues;
+        if (!c.codes) return;
+        rowCodes.assign(rowValues.size(), 0xAA);
+        colCodes = rowCodes;
+        rowScales.assign(static_cast<size_t>(kernels::blockScaleCount(c.rows, c.cols, c.square)), 1);
+        colScales.assign(static_cast<size_t>(kernels::blockScaleCount(c.cols, c.rows, c.square)), 1);
     }
     kernels::BlockQuantize op() {
         kernels::BlockQuantize op;
         op.rows = c.rows, op.cols = c.cols, op.inType = c.in, op.in = in.data();
         op.kind = c.kind, op.format = c.format;
         op.blockCols = c.width(), op.blockRows = c.square ? c.width() : 1;
-        op.rowValues = c.row ? rowValues.data() : nullptr;
-        op.colValues = c.col ? colValues.data() : nullptr;
+        op.rowValues = c.row && c.values ? rowValues.data() : nullptr;
+        op.colValues = c.col && c.values ? colValues.data() : nullptr;
+        if (c.row && c.codes) op.rowCodes = {rowCodes.data(), rowScales.data()};
+        if (c.col && c.codes) op.colCodes = {colCodes.data(), colScales.data()};
         op.rowEntry = entries.data(), op.colEntry = entries.data() + 1;
         op.hadamard = c.hadamard, op.stochastic = c.stochastic, op.seed = 77;
-        op.slot = slot.data(), op.dear = true, op.exponents = true;
+        op.slot = slot.data(), op.dear = op.exponents = c.dear;
         return op;
     }
     void expectEqual(const BlockData& wanted, const std::string& what) const {
@@ -96,6 +127,10 @@ struct BlockData {
         };
         EXPECT_EQ(differences(rowValues, wanted.rowValues), 0) << what << ": row copy";
         EXPECT_EQ(differences(colValues, wanted.colValues), 0) << what << ": column copy";
+        EXPECT_EQ(rowCodes, wanted.rowCodes) << what << ": row codes";
+        EXPECT_EQ(colCodes, wanted.colCodes) << what << ": column codes";
+        EXPECT_EQ(rowScales, wanted.rowScales) << what << ": scales of the row codes";
+        EXPECT_EQ(colScales, wanted.colScales) << what << ": scales of the column codes";
         if (c.kind == kernels::BlockKind::Nvfp4) {
             if (c.row) {
                 EXPECT_EQ(entries[0].scale, wanted.entries[0].scale) << what;
@@ -153,6 +188,33 @@ void compareWithRecorded(bool square, const std::string& what, Run run) {
             different += cols[at] != recordedValue(colCodes[turned], colInv);
         }
     EXPECT_EQ(different, 0) << what;
+}
+
+/// The same tensor to codes: they and their scales are the recorded ones byte for byte, in the recorded order.
+/// run(op, data): runs the op and leaves what it wrote in data.
+template <class Run>
+void compareCodesWithRecorded(bool square, const std::string& what, Run run) {
+    BlockCase c;
+    c.rows = 256, c.cols = 384;
+    c.values = false, c.codes = true, c.square = square, c.dear = false;
+    BlockData data(c);
+    const auto input = goldenBytes("te/d_input_256x384.bf16.bin");
+    data.in.bytes.assign(input.begin(), input.end());
+    run(data);
+    const std::string name = square ? "te/d_e4m3_2d_pow21_" : "te/d_e4m3_1d_pow21_";
+    EXPECT_EQ(data.rowCodes, goldenArray<uint8_t>(name + "rowwise_data.bin")) << what;
+    EXPECT_EQ(data.colCodes, goldenArray<uint8_t>(name + "columnwise_data.bin")) << what;
+    const auto expectScales = [&](const std::vector<float>& got, const std::string& file, int64_t rows, int64_t cols) {
+        const auto wanted = goldenArray<float>(name + file);
+        ASSERT_EQ(got.size(), wanted.size()) << what << " " << file;
+        for (int64_t row = 0; row < rows; ++row)
+            for (int64_t col = 0; col < cols; col += 128) {
+                const auto at = static_cast<size_t>(kernels::blockScaleIndex(rows, cols, square, row, col));
+                EXPECT_EQ(got[at], wanted[at]) << what << " " << file << " " << row << "," << col;
+            }
+    };
+    expectScales(data.rowScales, "rowwise_scale_inv.bin", c.rows, c.cols);
+    expectScales(data.colScales, "columnwise_scale_inv.bin", c.cols, c.rows);
 }
 
 }  // namespace mantissa::test

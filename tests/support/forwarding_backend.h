@@ -45,6 +45,9 @@ class ForwardingBackend : public kernels::Backend {
     bool nativeFp8() const override {
         return inner_.nativeFp8();
     }
+    std::string whyNoBlockCodes(const kernels::Matmul& op) const override {
+        return inner_.whyNoBlockCodes(op);
+    }
     std::unique_ptr<kernels::Recording> record(std::function<void()> ops) override {
         return inner_.record(std::move(ops));
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/fp8.h"
 #include "kernels/formats/half.h"
 #include "kernels/matmul/matmul.h"
@@ -201,6 +202,99 @@ inline std::vector<MatmulCase> exactMatmulCases() {
                 const DType b = a == DType::E5M2 ? DType::E4M3 : a;
                 MatmulCase c{gemm, 48, 80, k, a, b, DType::F32};
                 c.integers = true;
+                cases.push_back(c);
+            }
+    return cases;
+}
+
+/// A product of block128: codes with scales, k contiguous, in the layouts that Linear gives it.
+struct BlockMatmulCase {
+    kernels::Gemm gemm = kernels::Gemm::Fprop;
+    int64_t m = 1, n = 1, k = 1;
+    bool bias = false, accumulate = false;
+    bool integers = false;  ///< codes -2 ... 2, scales 1 or 2: every sum is exact in any order
+
+    DType out() const { return gemm == kernels::Gemm::Wgrad ? DType::F32 : DType::BF16; }
+    bool square() const { return gemm != kernels::Gemm::Wgrad; }  ///< b is a weight
+    std::string name() const {
+        const char* gemms[] = {"fprop", "dgrad", "wgrad"};
+        return std::string("block128 ") + gemms[static_cast<int>(gemm)] + " " + std::to_string(m) + "x" +
+               std::to_string(n) + "x" + std::to_string(k) + (bias ? " bias" : "") + (accumulate ? " accumulate" : "") +
+               (integers ? " integers" : "");
+    }
+};
+
+/// Operands in host memory; op() points into them.
+struct BlockMatmulData {
+    BlockMatmulCase c;
+    Buffer a, b, bias, out, outBefore;
+    std::vector<float> scaleA, scaleB;
+
+    explicit BlockMatmulData(const BlockMatmulCase& blockCase, uint64_t seed = 1) : c(blockCase) {
+        Numbers numbers(seed);
+        a = filled(c.m * c.k, numbers), b = filled(c.n * c.k, numbers);
+        scaleA = scales(kernels::blockScaleCount(c.m, c.k, false), numbers);
+        scaleB = scales(kernels::blockScaleCount(c.n, c.k, c.square()), numbers);
+        bias = Buffer(c.out(), c.n), out = Buffer(c.out(), c.m * c.n);
+        for (int64_t i = 0; i < c.n; ++i) bias.set(i, c.integers ? numbers.integer(-2, 2) : numbers.normal());
+        for (int64_t i = 0; i < c.m * c.n; ++i) out.set(i, c.integers ? numbers.integer(-2, 2) : numbers.normal());
+        outBefore = out;
+    }
+    kernels::Matmul op() {
+        kernels::Matmul op;
+        op.gemm = c.gemm, op.m = c.m, op.n = c.n, op.k = c.k;
+        for (kernels::MatmulOperand* operand : {&op.a, &op.b}) operand->type = DType::E4M3, operand->ld = c.k;
+        op.a.data = a.data(), op.a.blockScaleInv = scaleA.data();
+        op.b.data = b.data(), op.b.blockScaleInv = scaleB.data(), op.b.squareBlocks = c.square();
+        op.out = out.data(), op.outType = c.out(), op.ldOut = c.n;
+        if (c.bias) op.bias = bias.data(), op.biasType = c.out();
+        op.accumulate = c.accumulate;
+        return op;
+    }
+    double elementA(int64_t row, int64_t k) const {
+        return a.at(row * c.k + k) * scaleA[static_cast<size_t>(kernels::blockScaleIndex(c.m, c.k, false, row, k))];
+    }
+    double elementB(int64_t row, int64_t k) const {
+        return b.at(row * c.k + k) *
+               scaleB[static_cast<size_t>(kernels::blockScaleIndex(c.n, c.k, c.square(), row, k))];
+    }
+
+  private:
+    Buffer filled(int64_t n, Numbers& numbers) const {
+        Buffer buffer(DType::E4M3, n);
+        for (int64_t i = 0; i < n; ++i)
+            buffer.set(i, c.integers ? static_cast<double>(numbers.integer(-2, 2)) : 64 * numbers.normal());
+        return buffer;
+    }
+    /// Far apart from block to block, so that a scale read from a wrong place shows.
+    std::vector<float> scales(int64_t n, Numbers& numbers) const {
+        std::vector<float> all(static_cast<size_t>(n));
+        for (float& scale : all) {
+            const double exponent = static_cast<double>(c.integers ? numbers.integer(0, 1) : numbers.integer(-12, -2));
+            scale = static_cast<float>(std::exp2(exponent));
+        }
+        return all;
+    }
+};
+
+/// Sizes that Hopper's own products take (k a multiple of 16): whole blocks, blocks cut in every direction, less than
+/// one, long sums.
+inline std::vector<BlockMatmulCase> blockMatmulCases(bool integers) {
+    using kernels::Gemm;
+    struct Size {
+        int64_t m, n, k;
+    };
+    const Size sizes[] = {{128, 128, 128}, {256, 384, 512},  {64, 96, 64},     {4, 16, 16},    {144, 208, 272},
+                          {96, 800, 400},  {1024, 256, 320}, {256, 128, 2048}, {132, 48, 1040}};
+    std::vector<BlockMatmulCase> cases;
+    for (Gemm gemm : {Gemm::Fprop, Gemm::Dgrad, Gemm::Wgrad})
+        for (const Size& s : sizes)
+            for (bool second : {false, true}) {
+                BlockMatmulCase c{gemm, s.m, s.n, s.k};
+                c.bias = second && gemm == Gemm::Fprop;
+                c.accumulate = second && gemm == Gemm::Wgrad;
+                c.integers = integers;
+                if (second && gemm == Gemm::Dgrad) continue;
                 cases.push_back(c);
             }
     return cases;

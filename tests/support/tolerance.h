@@ -40,6 +40,13 @@ inline double matmulBound(int64_t k, double sumMagnitude, double exact, kernels:
     return chain + unitRoundoff(outType) * (std::fabs(exact) + chain) + leastRounding(outType) + 0x1p-126;
 }
 
+/// What native FP8 products lose beside it. Hopper sums groups of 32 products aligned to the largest one with 13 bits
+/// below it, and promotes to FP32 every 128 products unless fast accumulation is on (with block scales always): 2^-13
+/// of the largest term a group, and of what it has already summed.
+inline double fp8SumBound(double sumMagnitude) {
+    return 0x1p-11 * sumMagnitude;
+}
+
 /// Softmax probabilities from scores of `width` products: relative error. scoreMagnitude: the row's largest
 /// sum_d |q k| / sqrt(width). A score's own error goes into the exponent; the row's sum brings it in a second time. 8
 /// u: the exponential (2 ulp, twice) and the division; `context` additions in the sum.

@@ -93,6 +93,9 @@ class CudaBackend final : public Backend, private DeviceTables {
     bool nativeFp8() const override {
         return capability_ >= 89;
     }
+    std::string whyNoBlockCodes(const Matmul& op) const override {
+        return matmul_->whyNoBlockCodes(op);
+    }
 
     std::unique_ptr<Recording> record(std::function<void()> ops) override;
     void replay(Recording& recording) override;

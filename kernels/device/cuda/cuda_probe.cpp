@@ -57,9 +57,19 @@ void listCapabilities(const cudaDeviceProp& properties, DeviceInfo& info) {
              "compute capability " + std::to_string(properties.major) + "." + std::to_string(properties.minor) +
                  " has no FP8 units (8.9 and later have): the codes are decoded and multiplied in BF16"});
     }
-    if (capability < 100) {
-        info.missing.push_back({"MXFP8 and NVFP4 products", "block-scaled formats need compute capability 10"});
+    const std::string found = std::to_string(properties.major) + "." + std::to_string(properties.minor);
+    if (capability == 90) {
+        info.native.push_back({"FP8 products with block scales",
+                               "1 x 128 values of activations and gradients, 128 x 128 of weights, through cuBLASLt"});
+    } else {
+        info.emulated.push_back(
+            {"FP8 products with block scales", "cuBLASLt has them for compute capability 9.0, this is " + found +
+                                                   ": the codes' values are multiplied in BF16"});
     }
+    info.emulated.push_back({"MXFP8 and NVFP4 products",
+                             (capability < 100 ? "block-scaled formats need compute capability 10, this is " + found
+                                               : std::string("the chip's own are not used yet")) +
+                                 ": the codes' values are multiplied in BF16"});
 }
 
 DeviceInfo describe(int index) {

@@ -1,5 +1,6 @@
 // Products on the GPU: exact on small integers (case N11), within the derived bound elsewhere, the same bits every
 // time.
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -45,12 +46,9 @@ MatmulReport runOn(Backend& gpu, MatmulData& data, bool giveTransposed, bool fas
     return report;
 }
 
-/// Native FP8 products keep fewer bits while they add: Hopper sums groups of 32 aligned to the largest term with 13
-/// bits below it, and promotes to FP32 every 128 products unless fast accumulation is on. So 2^-13 of the largest term
-/// a group.
 double sumBound(const MatmulCase& c, const MatmulReport& report, double magnitude) {
     if (c.tf32) return 0x1p-9 * magnitude;  // both inputs rounded or cut to 10 bits
-    return isFp8(c.a) && report.native ? 0x1p-11 * magnitude : 0;
+    return isFp8(c.a) && report.native ? test::fp8SumBound(magnitude) : 0;
 }
 
 void expectNear(const MatmulData& got, const std::vector<float>& wanted, const MatmulReport& report) {
@@ -154,6 +152,107 @@ TEST_F(MatmulOnGpu, OneCodeByteChangesTheProductByItsWorth) {
             EXPECT_EQ(after.out.at(i * after.ldOut + j) - before.out.at(i * before.ldOut + j), expected)
                 << i << "," << j;
         }
+}
+
+/// Runs the case where the chip takes it; false, with nothing run, where it says why not.
+bool runBlocks(Backend& gpu, test::BlockMatmulData& data, std::string& why, std::string* algorithm = nullptr) {
+    const Matmul op = data.op();
+    test::Twins twins(gpu);
+    twins.add(data.a.bytes), twins.add(data.b.bytes), twins.add(data.bias.bytes), twins.add(data.out.bytes);
+    twins.add(data.scaleA), twins.add(data.scaleB);
+    why = gpu.whyNoBlockCodes(twins.translated(op));
+    if (!why.empty()) return false;
+    const MatmulReport report = twins.run(op);
+    EXPECT_TRUE(report.native);
+    EXPECT_EQ(report.a, DType::E4M3);
+    EXPECT_EQ(report.b, DType::E4M3);
+    if (algorithm) *algorithm = report.algorithm;
+    data.out.bytes = twins.get(data.out.bytes);
+    return true;
+}
+
+bool isHopper(const Backend& gpu) {
+    return gpu.info().isa == "sm_90a";
+}
+
+TEST_F(MatmulOnGpu, BlockScaledIntegersAreExact) {
+    int native = 0;
+    for (const test::BlockMatmulCase& c : test::blockMatmulCases(true)) {
+        test::BlockMatmulData data(c), reference(c);
+        std::string why;
+        if (!runBlocks(*gpu_, data, why)) {
+            std::printf("%s: %s\n", c.name().c_str(), why.c_str());
+            continue;
+        }
+        ++native;
+        runReference(reference.op());
+        int different = 0;
+        for (int64_t i = 0; i < data.out.size(); ++i) different += data.out.at(i) != reference.out.at(i);
+        EXPECT_EQ(different, 0) << c.name();
+    }
+    if (isHopper(*gpu_)) {
+        EXPECT_GE(native, 40);
+    }
+}
+
+TEST_F(MatmulOnGpu, BlockScaledWithinTheBoundAndTheSameBitsTwice) {
+    for (const test::BlockMatmulCase& c : test::blockMatmulCases(false)) {
+        test::BlockMatmulData data(c), again(c), reference(c);
+        std::string why, algorithm;
+        if (!runBlocks(*gpu_, data, why, &algorithm)) continue;
+        EXPECT_NE(algorithm.find("block scales"), std::string::npos) << algorithm;
+        runBlocks(*gpu_, again, why);
+        EXPECT_EQ(data.out.bytes, again.out.bytes) << c.name();
+        runReference(reference.op());
+        int failures = 0;
+        for (int64_t i = 0; i < c.m && failures < 3; ++i)
+            for (int64_t j = 0; j < c.n && failures < 3; ++j) {
+                double exact = c.bias ? data.bias.at(j) : 0, magnitude = std::fabs(exact);
+                for (int64_t k = 0; k < c.k; ++k) {
+                    const double term = data.elementA(i, k) * data.elementB(j, k);
+                    exact += term, magnitude += std::fabs(term);
+                }
+                if (c.accumulate) exact += data.outBefore.at(i * c.n + j);
+                if (c.accumulate) magnitude += std::fabs(data.outBefore.at(i * c.n + j));
+                const double bound = test::matmulBound(c.k, magnitude, exact, c.out()) + test::fp8SumBound(magnitude);
+                const double got = data.out.at(i * c.n + j);
+                if (std::fabs(got - exact) <= bound) continue;
+                ++failures;
+                ADD_FAILURE() << c.name() << " (" << algorithm << ") at " << i << "," << j << ": " << got << ", wanted "
+                              << exact << " +- " << bound;
+            }
+    }
+}
+
+// P02 with block scales: one code flipped changes the product by what that code is worth in its blocks.
+TEST_F(MatmulOnGpu, OneCodeByteWithBlockScalesChangesTheProductByItsWorth) {
+    test::BlockMatmulCase c{Gemm::Fprop, 128, 256, 384};
+    c.integers = true;
+    test::BlockMatmulData before(c), after(c);
+    after.b.bytes[static_cast<size_t>(171 * c.k + 300)] = 0x5A;  // 20
+    std::string why;
+    if (!runBlocks(*gpu_, before, why)) GTEST_SKIP() << why;
+    ASSERT_TRUE(runBlocks(*gpu_, after, why));
+    const double change = after.elementB(171, 300) - before.elementB(171, 300);
+    EXPECT_NE(change, 0);
+    for (int64_t i = 0; i < c.m; ++i)
+        for (int64_t j = 0; j < c.n; ++j) {
+            const double expected = j == 171 ? change * before.elementA(i, 300) : 0;
+            const double was = before.out.at(i * c.n + j);
+            // The result is stored in BF16, which holds integers up to 256 exactly.
+            if (std::fabs(was) > 128 || std::fabs(was + expected) > 256) continue;
+            EXPECT_EQ(after.out.at(i * c.n + j) - was, expected) << i << "," << j;
+        }
+}
+
+TEST_F(MatmulOnGpu, BlockScaledProductsThatDoNotFitAreRefusedWithTheReason) {
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{128, 128, 120}, {128, 130, 128}, {130, 128, 128}}) {
+        test::BlockMatmulData data({Gemm::Fprop, m, n, k});
+        const std::string why = gpu_->whyNoBlockCodes(data.op());
+        EXPECT_NE(why.find(isHopper(*gpu_) ? "multiple of" : "compute capability"), std::string::npos) << why;
+        std::string reason;
+        EXPECT_FALSE(runBlocks(*gpu_, data, reason));
+    }
 }
 
 }  // namespace

@@ -12,6 +12,12 @@ namespace {
 using BlockCastOnGpu = test::CudaTest;
 using ProbesOnGpu = test::CudaTest;
 
+void takeCodes(const test::Twins& twins, test::BlockData& data) {
+    if (!data.c.codes) return;
+    data.rowCodes = twins.get(data.rowCodes), data.colCodes = twins.get(data.colCodes);
+    data.rowScales = twins.get(data.rowScales), data.colScales = twins.get(data.colScales);
+}
+
 TEST_F(BlockCastOnGpu, IsTheReference) {
     for (const test::BlockCase& c : test::blockCases()) {
         test::BlockData wanted(c), got(c);
@@ -19,7 +25,9 @@ TEST_F(BlockCastOnGpu, IsTheReference) {
         test::Twins twins(*gpu_);
         twins.add(got.in.bytes), twins.add(got.rowValues), twins.add(got.colValues), twins.add(got.entries),
             twins.add(got.slot);
+        twins.add(got.rowCodes), twins.add(got.colCodes), twins.add(got.rowScales), twins.add(got.colScales);
         twins.run(got.op());
+        takeCodes(twins, got);
         got.rowValues = twins.get(got.rowValues), got.colValues = twins.get(got.colValues),
         got.entries = twins.get(got.entries), got.slot = twins.get(got.slot);
         got.expectEqual(wanted, c.name());
@@ -35,6 +43,17 @@ TEST_F(BlockCastOnGpu, IsWhatTransformerEngineRecorded) {
                                       twins.run(op);
                                       rows = twins.get(rows), cols = twins.get(cols);
                                   });
+}
+
+TEST_F(BlockCastOnGpu, CodesAndScalesAreTheRecordedOnesInTheirOrder) {
+    for (bool square : {false, true})
+        test::compareCodesWithRecorded(square, square ? "128x128" : "1x128", [this](test::BlockData& data) {
+            test::Twins twins(*gpu_);
+            twins.add(data.in.bytes), twins.add(data.slot);
+            twins.add(data.rowCodes), twins.add(data.colCodes), twins.add(data.rowScales), twins.add(data.colScales);
+            twins.run(data.op());
+            takeCodes(twins, data);
+        });
 }
 
 TEST_F(ProbesOnGpu, CheckFiniteCountsAndNamesTheFirst) {
