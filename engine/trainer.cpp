@@ -95,7 +95,7 @@ struct Trainer::Impl {
 MemoryPlan Trainer::plan(const TrainerConfig& config, const DeviceChoice& device, uint64_t corpusBytes) {
     CountedExecutor executor(device.threads > 0 ? device.threads : ThreadPool::usableProcessors());
     const auto backend = makeBackend(device, executor);
-    return StepProgram(config, true, backend->needsTransposedCodes()).memoryPlan(*backend, corpusBytes);
+    return StepProgram(config, *backend).memoryPlan(*backend, corpusBytes);
 }
 
 int64_t Trainer::parameterCount(const ModelConfig& model) {

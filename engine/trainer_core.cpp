@@ -62,7 +62,7 @@ TrainerCore::TrainerCore(const TrainerConfig& config, Backend& backend, std::sha
       backend_(backend),
       data_(std::move(data)),
       shareMemory_(shareMemory),
-      program_(std::make_unique<StepProgram>(config, shareMemory, backend.needsTransposedCodes())),
+      program_(std::make_unique<StepProgram>(config, backend, shareMemory)),
       faults_(config, program_->precision(), program_->layout()) {
     checkConfig();
     memory_ = program_->memoryPlan(backend_, data_->bytesInMemory());

@@ -121,7 +121,7 @@ std::vector<std::string> TrainerCore::setPrecision(const PrecisionConfig& precis
     requireNoneAhead();
     TrainerConfig config = config_;
     config.precision = precision;
-    auto next = std::make_unique<StepProgram>(config, shareMemory_, backend_.needsTransposedCodes());
+    auto next = std::make_unique<StepProgram>(config, backend_, shareMemory_);
     const MemoryPlan memory = next->memoryPlan(backend_, data_->bytesInMemory());
     DeviceInfo device = backend_.info();
     device.memoryFree += device.memoryFree ? memory_.total() : 0;  // what the old program gives back

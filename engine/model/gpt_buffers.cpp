@@ -94,8 +94,8 @@ void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan,
             if (!linear.readsCodes(TensorRole::Input)) continue;
             const bool kept = linear.fp8(Gemm::Wgrad) && !transposed_ && !linear.block();
             const int end = kept ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
-            b.inputCodes[kind] =
-                add(rows * static_cast<size_t>(linear.in * linear.codeBytes()), time_.forward(layer, kMade[kind]), end);
+            b.inputCodes[kind] = add(linear.rowCopyBytes(TensorRole::Input, static_cast<int64_t>(rows)),
+                                     time_.forward(layer, kMade[kind]), end);
         }
         layers.push_back(b);
     }
@@ -112,12 +112,11 @@ void GptBuffers::addHead(const ModelConfig& model, const PrecisionPlan& plan, in
     logits = add(static_cast<size_t>(chunkRows * rowBytes), time_.head(), time_.head());
     losses = add(static_cast<size_t>(rows) * sizeof(float), time_.head(), time_.head());
     if (head.readsCodes(TensorRole::Input))
-        headInputCodes = add(static_cast<size_t>(rows * head.in * head.codeBytes()), time_.finalNorm(), time_.head());
-    if (codes)
-        headGradCodes = add(static_cast<size_t>(chunkRows * head.out * head.codeBytes()), time_.head(), time_.head());
+        headInputCodes = add(head.rowCopyBytes(TensorRole::Input, rows), time_.finalNorm(), time_.head());
+    if (codes) headGradCodes = add(head.rowCopyBytes(TensorRole::GradOutput, chunkRows), time_.head(), time_.head());
     if (head.block() && head.fp8(Gemm::Wgrad)) {
-        headInputColumn = add(static_cast<size_t>(rows * head.in) * 2, time_.finalNorm(), time_.head());
-        headGradColumn = add(static_cast<size_t>(rows * head.out) * 2, time_.head(), time_.head());
+        headInputColumn = add(head.columnCopyBytes(TensorRole::Input, rows), time_.finalNorm(), time_.head());
+        headGradColumn = add(head.columnCopyBytes(TensorRole::GradOutput, rows), time_.head(), time_.head());
     }
     dNorm = add(static_cast<size_t>(rows) * model.width * dtypeSize(plan.type), time_.head(), time_.embeddingBack());
 }
@@ -128,27 +127,32 @@ void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan
     const size_t wide = std::max(3 * width, ffn);
     const int begin = time_.backward(model.layers - 1, TimeLine::Fc2Input),
               end = time_.backward(0, TimeLine::QkvWeight);
-    size_t againCols = 0, againCodeCols = 0;
-    bool anyCodes = false, anyWideCodes = false;
+    size_t againCols = 0, againBytes = 0;
+    struct {
+        size_t row = 0, column = 0;
+    } narrow, broad;  // grad_output of proj and fc2, of qkv and fc1
     for (const LinearPlan& linear : plan.linears) {
         if (linear.kind == LinearKind::Head) continue;
         const bool isWide = linear.kind == LinearKind::Qkv || linear.kind == LinearKind::Fc1;
-        if (linear.readsCodes(TensorRole::GradOutput)) (isWide ? anyWideCodes : anyCodes) = true;
-        if ((transposed_ || linear.block()) && linear.fp8(Gemm::Wgrad))
-            againCodeCols = std::max(againCodeCols, static_cast<size_t>(linear.in * linear.codeBytes()));
+        const bool columns = transposed_ || linear.block();
+        auto& codes = isWide ? broad : narrow;
+        if (linear.readsCodes(TensorRole::GradOutput)) {
+            codes.row = std::max(codes.row, linear.rowCopyBytes(TensorRole::GradOutput, rows));
+            if (columns) codes.column = std::max(codes.column, linear.columnCopyBytes(TensorRole::GradOutput, rows));
+        }
+        if (columns && linear.fp8(Gemm::Wgrad))
+            againBytes = std::max(againBytes, linear.columnCopyBytes(TensorRole::Input, rows));
         if ((!linear.fp8(Gemm::Wgrad) || linear.block()) && linear.kind != LinearKind::Proj)
             againCols = std::max(againCols, static_cast<size_t>(linear.in));
     }
     dResidual = add(m * width * size, time_.finalNormBack(), time_.embeddingBack());
     dWide = add(m * wide * size, begin, end);
     if (againCols > 0) again = add(m * againCols * size, begin, end);
-    const size_t code = plan.anyBlock ? 2 : 1;
-    if (anyCodes) gradCodes = add(m * width * code, time_.finalNormBack(), end);
-    if (anyWideCodes) gradCodesWide = add(m * wide * code, begin, end);
-    if (!transposed_ && !plan.anyBlock) return;
-    if (anyCodes) gradTransposed = add(m * width * code, time_.finalNormBack(), end);
-    if (anyWideCodes) gradTransposedWide = add(m * wide * code, begin, end);
-    if (againCodeCols > 0) againCodes = add(m * againCodeCols, begin, end);
+    if (narrow.row > 0) gradCodes = add(narrow.row, time_.finalNormBack(), end);
+    if (broad.row > 0) gradCodesWide = add(broad.row, begin, end);
+    if (narrow.column > 0) gradTransposed = add(narrow.column, time_.finalNormBack(), end);
+    if (broad.column > 0) gradTransposedWide = add(broad.column, begin, end);
+    if (againBytes > 0) againCodes = add(againBytes, begin, end);
 }
 
 std::vector<Arena::Part> gradientParts(const ModelConfig& model, const ParameterLayout& layout) {

@@ -42,7 +42,7 @@ CodePair GptModel::weightCodes(int index) const {
     const int64_t offset = parameters_.codeOffset[static_cast<size_t>(index)];
     if (offset < 0) return {};
     uint8_t* const rows = parameters_.codes + offset;
-    if (linearPlan(index).block() && linearPlan(index).squareWeight()) return {rows, rows};
+    if (linearPlan(index).sharesWeightCopy()) return {rows, rows};
     const bool second = parameters_.codesTransposed && (buffers_.transposedCodes() || linearPlan(index).block());
     return {rows, second ? parameters_.codesTransposed + offset : nullptr};
 }

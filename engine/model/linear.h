@@ -16,8 +16,9 @@ struct Operand {
     const uint8_t* codes = nullptr;       ///< FP8
     const uint8_t* transposed = nullptr;  ///< the same codes stored the other way round, where the chip needs them
     const float* scaleInv = nullptr;      ///< device memory, of the codes
-    /// Block recipes: codes and transposed are the row and the column copy's BF16 values (rows, cols); this is the
-    /// column copy's scaleInv. Both are nullptr but for nvfp4.
+    /// Block recipes: codes and transposed are the row and the column copy, each in BF16 values (rows, cols) or, by
+    /// LinearPlan::blockCodes, in codes with scales; this is the column copy's scaleInv. Both are nullptr but for
+    /// nvfp4.
     const float* scaleInvColumn = nullptr;
 };
 
@@ -40,6 +41,14 @@ class Linear {
   public:
     Linear(const PrecisionPlan& plan, int index, EffectiveMap& map) : plan_(plan), index_(index), map_(map) {}
 
+    // The products as ops, for the calls below and for questions about them.
+    kernels::Matmul forwardOp(int64_t rows, const Operand& x, const Operand& w, const void* bias, void* y,
+                              kernels::DType outType) const;
+    kernels::Matmul inputGradientOp(int64_t rows, const Operand& dy, const Operand& w, void* dx,
+                                    kernels::DType outType) const;
+    kernels::Matmul weightGradientOp(int64_t rows, const Operand& dy, const Operand& x, float* dw,
+                                     bool accumulate) const;
+
     /// y (rows, out) of outType = x w^T + bias.
     void forward(kernels::Backend& backend, int64_t rows, const Operand& x, const Operand& w, const void* bias, void* y,
                  kernels::DType outType) const;
@@ -52,9 +61,10 @@ class Linear {
 
   private:
     const LinearPlan& linear() const { return plan_.linears[static_cast<size_t>(index_)]; }
+    /// The operand as (rows, k); kContiguous: the product contracts over the tensor's columns.
     kernels::MatmulOperand operand(kernels::Gemm gemm, TensorRole role, const Operand& values, bool kContiguous,
-                                   int64_t ld) const;
-    void setAccumulation(kernels::Matmul& op) const;
+                                   int64_t rows, int64_t k) const;
+    void setRest(kernels::Matmul& op) const;
     const PrecisionPlan& plan_;
     int index_;
     EffectiveMap& map_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/formats/block_layout.h"
+
 namespace mantissa::engine {
 
 using namespace kernels;
@@ -17,6 +19,14 @@ uint64_t mix(uint64_t x) {  // splitmix64 (Steele, Lea, Flood, OOPSLA 2014)
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
+}
+
+/// Where a copy that is stored as (rows, cols) goes: into values, or into codes with the scales behind them.
+void placeCopy(uint8_t* memory, bool asCodes, int64_t rows, int64_t cols, void*& values, BlockCodes& codes) {
+    if (!asCodes)
+        values = memory;
+    else if (memory)
+        codes = {memory, reinterpret_cast<float*>(memory + blockScaleOffset(rows, cols))};
 }
 
 }  // namespace
@@ -135,8 +145,11 @@ void ScalingState::castBlocks(Backend& backend, int slot, const void* in, DType 
     op.format = plan_.formatOfSlot(slot);
     op.blockCols = recipe == RecipeKind::Mxfp8 ? 32 : recipe == RecipeKind::Nvfp4 ? 16 : 128;
     op.blockRows = square ? op.blockCols : 1;
-    op.rowValues = linear.fp8(rowReader(role)) || square ? codes.rows : nullptr;
-    op.colValues = linear.fp8(columnReader(role)) && !square ? codes.transposed : nullptr;
+    const bool shared = role == TensorRole::Weight && linear.sharesWeightCopy();
+    if (linear.fp8(rowReader(role)) || shared)
+        placeCopy(codes.rows, linear.codesIn(rowReader(role)), rows, cols, op.rowValues, op.rowCodes);
+    if (linear.fp8(columnReader(role)) && !shared)
+        placeCopy(codes.transposed, linear.codesIn(columnReader(role)), cols, rows, op.colValues, op.colCodes);
     op.rowEntry = blockEntry(slot, false);
     op.colEntry = blockEntry(slot, true);
     op.hadamard = recipe == RecipeKind::Nvfp4 && config_.hadamard && role != TensorRole::Weight;
@@ -147,7 +160,7 @@ void ScalingState::castBlocks(Backend& backend, int slot, const void* in, DType 
     op.count = flags.count;
     op.dear = flags.dear;
     op.exponents = flags.dear && flags.exponents;
-    if (op.rowValues || op.colValues) backend.run(op);
+    if (op.hasRow() || op.hasColumn()) backend.run(op);
 }
 
 void ScalingState::castColumnCopy(Backend& backend, int slot, const void* in, int64_t rows, int64_t cols, void* out,

@@ -29,7 +29,8 @@ struct PassFlags {
 void carryWindow(const float* from, int fromLength, float* to, int toLength);
 
 /// Where a cast's codes go, and where a product finds them. On chips whose products need k contiguous a tensor also has
-/// its codes transposed; elsewhere `transposed` is nullptr. Block recipes: BF16 values of the row and the column copy.
+/// its codes transposed; elsewhere `transposed` is nullptr. Block recipes: the row and the column copy, each in BF16
+/// values or in codes with scales (LinearPlan::blockCodes).
 struct CodePair {
     uint8_t* rows = nullptr;
     uint8_t* transposed = nullptr;

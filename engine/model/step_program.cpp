@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/model/unfused_ops.h"
+#include "engine/plan/block_products.h"
 #include "engine/plan/planning_backend.h"
 
 namespace mantissa::engine {
@@ -24,23 +25,31 @@ size_t aligned(size_t bytes) {
     return (bytes + 255) / 256 * 256;
 }
 
+PrecisionPlan planOn(const TrainerConfig& config, const Backend& backend) {
+    PrecisionPlan plan = makePrecisionPlan(config.model, config.precision);
+    chooseBlockCodes(plan, static_cast<int64_t>(config.batch) * config.model.context, backend);
+    return plan;
+}
+
 }  // namespace
 
-StepProgram::StepProgram(const TrainerConfig& config, bool shareMemory, bool transposedCodes)
+StepProgram::StepProgram(const TrainerConfig& config, const Backend& backend, bool shareMemory)
     : config_(config),
-      plan_(makePrecisionPlan(config.model, config.precision)),
+      plan_(planOn(config, backend)),
       layout_(makeParameterLayout(config.model)),
-      buffers_(config.model, plan_, config.batch, shareMemory, transposedCodes),
+      buffers_(config.model, plan_, config.batch, shareMemory, backend.needsTransposedCodes()),
       scaling_(plan_, config.precision, config.seed),
       map_(plan_),
       model_(config_.model, plan_, layout_, buffers_, scaling_, map_, config.batch),
       rows_(static_cast<int64_t>(config.batch) * config.model.context),
-      transposedCodes_(transposedCodes) {
+      transposedCodes_(backend.needsTransposedCodes()) {
     for (int linear = 0; linear < plan_.linearCount(); ++linear) {
         const LinearPlan& one = plan_.linears[static_cast<size_t>(linear)];
         const bool codes = one.readsCodes(TensorRole::Weight);
         parameters_.codeOffset.push_back(codes ? codeBytes_ : -1);
-        if (codes) codeBytes_ += static_cast<int64_t>(aligned(static_cast<size_t>(one.out * one.in * one.codeBytes())));
+        if (codes)
+            codeBytes_ += static_cast<int64_t>(
+                aligned(std::max(one.rowCopyBytes(TensorRole::Weight, 0), one.columnCopyBytes(TensorRole::Weight, 0))));
     }
     placeComputeCopies();
     const std::vector<Arena::Part> parts = gradientParts(config.model, layout_);

@@ -28,9 +28,9 @@ struct ProbeCopies {
 /// Sizes first (no memory), then allocate(), then the passes. Thread: the trainer's.
 class StepProgram {
   public:
-    /// shareMemory false: every activation has memory of its own (a test compares the bits). transposedCodes: what the
-    /// backend's needsTransposedCodes() says. Throws InvalidConfig.
-    explicit StepProgram(const TrainerConfig& config, bool shareMemory = true, bool transposedCodes = false);
+    /// backend: asked which forms its products read. shareMemory false: every activation has memory of its own (a test
+    /// compares the bits). Throws InvalidConfig.
+    StepProgram(const TrainerConfig& config, const kernels::Backend& backend, bool shareMemory = true);
     StepProgram(const StepProgram&) = delete;
     StepProgram& operator=(const StepProgram&) = delete;
 

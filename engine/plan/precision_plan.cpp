@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/error.h"
+#include "kernels/formats/block_layout.h"
 
 namespace mantissa::engine {
 
@@ -115,6 +116,27 @@ RecipeKind LinearPlan::fp8Recipe() const {
     for (RecipeKind one : recipe)
         if (one != RecipeKind::Bf16) return one;
     return RecipeKind::Bf16;
+}
+
+namespace {
+
+/// A copy as it is stored; reader: the one product that reads it.
+size_t copyBytes(const LinearPlan& linear, TensorRole role, Gemm reader, int64_t rows, int64_t cols) {
+    const bool square = role == TensorRole::Weight && linear.squareWeight();
+    if (linear.codesIn(reader)) return kernels::blockCodeBytes(rows, cols, square);
+    return static_cast<size_t>(rows * cols) * (linear.block() ? 2 : 1);
+}
+
+}  // namespace
+
+size_t LinearPlan::rowCopyBytes(TensorRole role, int64_t tokens) const {
+    const int64_t rows = role == TensorRole::Weight ? out : tokens, cols = role == TensorRole::GradOutput ? out : in;
+    return copyBytes(*this, role, rowReader(role), rows, cols);
+}
+
+size_t LinearPlan::columnCopyBytes(TensorRole role, int64_t tokens) const {
+    const int64_t rows = role == TensorRole::Weight ? out : tokens, cols = role == TensorRole::GradOutput ? out : in;
+    return copyBytes(*this, role, columnReader(role), cols, rows);
 }
 
 int PrecisionPlan::slot(int linear, TensorRole role) const {

@@ -17,7 +17,8 @@ enum class LinearKind : uint8_t { Qkv, Proj, Fc1, Fc2, Head };
 inline constexpr int kLinearsPerLayer = 4;
 inline constexpr int kGemms = 3;  ///< fprop, dgrad, wgrad, in the order of kernels::Gemm
 
-/// Recipes with a scale for each block: products multiply BF16 values of the codes, quantized apart for each direction.
+/// Recipes with a scale for each block, quantized apart for each direction. Products multiply BF16 values of the codes,
+/// or, where the device can (block_products.h), the codes with their scales.
 constexpr bool isBlockRecipe(RecipeKind recipe) {
     return recipe >= RecipeKind::Block128;
 }
@@ -33,6 +34,8 @@ struct LinearPlan {
     std::string layerName, name;  ///< "h.3", "mlp.fc1"; head: "lm_head", ""
     int64_t in = 0, out = 0;      ///< weights are (out, in); the head's out is the padded vocabulary
     RecipeKind recipe[kGemms] = {RecipeKind::Bf16, RecipeKind::Bf16, RecipeKind::Bf16};
+    bool blockCodes[kGemms] = {};         ///< block recipes: the product reads codes and scales, not values
+    std::string emulatedBecause[kGemms];  ///< block recipes: why it reads values, where it does
 
     bool fp8(kernels::Gemm gemm) const { return recipe[static_cast<int>(gemm)] != RecipeKind::Bf16; }
     /// Whether some product reads this tensor as FP8 codes / as a plain value of the compute type.
@@ -44,8 +47,15 @@ struct LinearPlan {
     /// block128 and nvfp4 quantize weights in square blocks: row and column copy are the same.
     bool squareWeight() const { return fp8Recipe() == RecipeKind::Block128 || fp8Recipe() == RecipeKind::Nvfp4; }
     std::string fullName() const { return name.empty() ? layerName : layerName + "." + name; }
-    /// Bytes of a code, or of its BF16 value under the block recipes.
-    int64_t codeBytes() const { return block() ? 2 : 1; }
+    bool codesIn(kernels::Gemm gemm) const { return blockCodes[static_cast<int>(gemm)]; }
+    /// One copy of the weight serves both products that read it.
+    bool sharesWeightCopy() const {
+        return block() && squareWeight() && !codesIn(kernels::Gemm::Fprop) && !codesIn(kernels::Gemm::Dgrad);
+    }
+    /// Bytes of a tensor's row and column copy over `tokens` rows (not used for a weight): codes; under the block
+    /// recipes their BF16 values, or codes with the scales behind them.
+    size_t rowCopyBytes(TensorRole role, int64_t tokens) const;
+    size_t columnCopyBytes(TensorRole role, int64_t tokens) const;
 };
 
 /// Quantized tensors have two numbers: the slot (weights of all linears, then inputs, then grad_outputs: the device's
@@ -58,7 +68,7 @@ struct PrecisionPlan {
     std::vector<LinearPlan> linears;  ///< order of execution; the head is last
     bool anyFp8 = false;
     bool anyBlock = false;
-    bool secondWeightCopies = false;  ///< some weight has a column copy of its own (mxfp8)
+    bool secondWeightCopies = false;  ///< some weight has a column copy of its own (mxfp8, codes with block scales)
     Accumulation accumulation = Accumulation::Mixed;
 
     int linearCount() const { return static_cast<int>(linears.size()); }

@@ -134,6 +134,42 @@ TEST_F(TrainerOnGpu, LossFallsAndTheMapNamesWhatRan) {
     }
 }
 
+/// C09, P01: block128 runs on its codes where the chip multiplies them; a product that does not says why.
+TEST_F(TrainerOnGpu, BlockProductsAreNativeOrSayWhyNot) {
+    for (RecipeKind recipe : {RecipeKind::Block128, RecipeKind::Mxfp8, RecipeKind::Nvfp4}) {
+        TrainerConfig config = tinyConfig(PrecisionMode::Fp8, recipe);
+        config.model.width = 128, config.model.ffn = 512;
+        config.precision.headFp8 = true;
+        Trainer trainer(config, {"cuda", 0, ""}, tokensFor(config));
+        trainer.step();
+        const bool chip = trainer.isa() == "sm_90a" && recipe == RecipeKind::Block128;
+        for (const EffectivePrecision& row : trainer.effectivePrecision()) {
+            const std::string what = row.layer + " " + row.linear + " " + row.gemm + ": " + row.algorithm;
+            EXPECT_EQ(row.native, chip) << what;
+            EXPECT_EQ(row.recipe, recipeName(recipe)) << what;
+            EXPECT_EQ(row.algorithm.find("(emulated: ") == std::string::npos, chip) << what;
+            EXPECT_EQ(row.algorithm.find("block scales, promoted sums") != std::string::npos, chip) << what;
+        }
+    }
+}
+
+/// Rows that no product over them can be cut by: wgrad contracts over 60 rows, which are no multiple of 16.
+TEST_F(TrainerOnGpu, BlockProductsOfOddSizesFallBackOneByOne) {
+    TrainerConfig config = tinyConfig(PrecisionMode::Fp8, RecipeKind::Block128);
+    config.model.width = 128, config.model.ffn = 512;
+    config.model.context = 20, config.batch = 3;
+    Trainer trainer(config, {"cuda", 0, ""}, tokensFor(config)), cpu(config, {"cpu", 2, ""}, tokensFor(config));
+    for (int step = 0; step < 3; ++step) EXPECT_NEAR(trainer.step().loss, cpu.step().loss, 5e-2) << step;
+    const bool chip = trainer.isa() == "sm_90a";
+    for (const EffectivePrecision& row : trainer.effectivePrecision()) {
+        if (row.layer == "lm_head") continue;
+        EXPECT_EQ(row.native, chip && row.gemm != "wgrad") << row.gemm << " " << row.algorithm;
+        if (chip && row.gemm == "wgrad") {
+            EXPECT_NE(row.algorithm.find("multiple of 16"), std::string::npos) << row.algorithm;
+        }
+    }
+}
+
 TEST_F(TrainerOnGpu, LookingLeavesTheStateAndNamesThePlace) {
     for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current, RecipeKind::Mxfp8}) {
         TrainerConfig config = tinyConfig(PrecisionMode::Fp8, recipe);

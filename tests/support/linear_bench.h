@@ -8,6 +8,7 @@
 
 #include "engine/model/linear.h"
 #include "engine/model/scaling_state.h"
+#include "engine/plan/block_products.h"
 #include "engine/plan/device_memory.h"
 #include "kernels/backend.h"
 
@@ -35,21 +36,22 @@ class LinearBench {
         : rows_(rows),
           in_(in),
           out_(out),
-          plan_(makePlan(in, out, config)),
-          scaling_(plan_, config, 1),
-          map_(plan_),
           own_(backend ? nullptr : kernels::createCpuBackend(executor_)),
           backend_(backend ? backend : own_.get()),
+          plan_(makePlan(rows, in, out, config, *backend_)),
+          scaling_(plan_, config, 1),
+          map_(plan_),
           scalingMemory_(*backend_, scaling_.bytes()) {
         scaling_.bind(scalingMemory_.data());
         scaling_.initialise(*backend_);
-        const int64_t size = plan_.linears[0].codeBytes();
-        xCodes.resize(static_cast<size_t>(rows * in * size));
-        wCodes.resize(static_cast<size_t>(out * in * size));
-        dyCodes.resize(static_cast<size_t>(rows * out * size));
-        for (size_t role = 0; role < 3; ++role)
-            for (engine::DeviceMemory* memory : {&deviceCodes_[role], &deviceColumns_[role]})
-                *memory = engine::DeviceMemory(*backend_, codes(static_cast<engine::TensorRole>(role)).size());
+        for (engine::TensorRole role :
+             {engine::TensorRole::Input, engine::TensorRole::Weight, engine::TensorRole::GradOutput}) {
+            const engine::LinearPlan& linear = plan_.linears[0];
+            codes(role).resize(linear.rowCopyBytes(role, rows));
+            const auto place = static_cast<size_t>(role);
+            deviceCodes_[place] = engine::DeviceMemory(*backend_, codes(role).size());
+            deviceColumns_[place] = engine::DeviceMemory(*backend_, linear.columnCopyBytes(role, rows));
+        }
         workspace_ = engine::DeviceMemory(*backend_, size_t{64} << 20);
         bindWorkspace();
     }
@@ -142,7 +144,8 @@ class LinearBench {
     std::vector<uint8_t> xCodes, wCodes, dyCodes;
 
   private:
-    static engine::PrecisionPlan makePlan(int64_t in, int64_t out, const engine::PrecisionConfig& config) {
+    static engine::PrecisionPlan makePlan(int64_t rows, int64_t in, int64_t out, const engine::PrecisionConfig& config,
+                                          const kernels::Backend& backend) {
         engine::PrecisionPlan plan;
         plan.type = kernels::DType::BF16;
         if (config.format == engine::Fp8Format::E4m3) plan.gradFormat = kernels::DType::E4M3;
@@ -154,6 +157,7 @@ class LinearBench {
         for (engine::RecipeKind& recipe : linear.recipe) recipe = config.recipe;
         plan.linears.push_back(linear);
         plan.anyBlock = linear.block();
+        engine::chooseBlockCodes(plan, rows, backend);
         return plan;
     }
     std::vector<uint8_t>& codes(engine::TensorRole role) {
@@ -162,7 +166,7 @@ class LinearBench {
     engine::CodePair deviceCodes(engine::TensorRole role) {
         auto* const rows = static_cast<uint8_t*>(deviceCodes_[static_cast<size_t>(role)].data());
         if (!plan_.anyBlock) return {rows, nullptr};
-        if (role == engine::TensorRole::Weight && plan_.linears[0].squareWeight()) return {rows, rows};
+        if (role == engine::TensorRole::Weight && plan_.linears[0].sharesWeightCopy()) return {rows, rows};
         return {rows, static_cast<uint8_t*>(deviceColumns_[static_cast<size_t>(role)].data())};
     }
     /// The codes as the test may have changed them.
@@ -176,11 +180,11 @@ class LinearBench {
 
     int64_t rows_, in_, out_;
     kernels::SerialExecutor executor_;
+    std::unique_ptr<kernels::Backend> own_;
+    kernels::Backend* backend_;
     engine::PrecisionPlan plan_;
     engine::ScalingState scaling_;
     engine::EffectiveMap map_;
-    std::unique_ptr<kernels::Backend> own_;
-    kernels::Backend* backend_;
     engine::DeviceMemory scalingMemory_, workspace_, deviceCodes_[3], deviceColumns_[3];  ///< columns: block recipes
     engine::PassFlags flags_;
 };

@@ -34,10 +34,10 @@ class ModelGradient {
         : config_(smallConfig(tied, device ? 32 : 16)),
           inner_(kernels::createReferenceBackend()),
           backend_(device ? *device : *inner_),
-          program_(config_) {
+          program_(config_, *inner_) {
         program_.allocate(*inner_);
         if (device) {
-            other_ = std::make_unique<StepProgram>(config_, true, device->needsTransposedCodes());
+            other_ = std::make_unique<StepProgram>(config_, *device);
             other_->memoryPlan(*device, 0);
             other_->allocate(backend_);
         }
