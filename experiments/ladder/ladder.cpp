@@ -104,6 +104,8 @@ std::vector<RungPlan> ladderRungs(const LadderRequest& request) {
          with(spec, PrecisionMode::Fp8, RecipeKind::Delayed, {})},
         {"fp8_current", "or FP8, current", fp8Note(spec, false), 3, width,
          with(spec, PrecisionMode::Fp8, RecipeKind::Current, {})},
+        {"fp8_block128", "or FP8, block 1×128", "E4M3, weights 128×128", 3, width,
+         with(spec, PrecisionMode::Fp8, RecipeKind::Block128, {})},
     };
 }
 

@@ -24,7 +24,7 @@ extern const char* const
 
 /// One setting of the ladder.
 struct RungPlan {
-    std::string key;    ///< "fp32_unfused", "fused_adamw", "fused_norm", "bf16", "fp8_delayed", "fp8_current"
+    std::string key;    ///< "fp32_unfused", "fused_adamw", "fused_norm", "bf16", "fp8_delayed", "fp8_current", ...
     std::string title;  ///< "+ fused AdamW"
     std::string note;   ///< "all tensors in one pass"
     int before = -1;    ///< index of the rung that it is compared with; -1: none

@@ -10,6 +10,7 @@
 #include <QStyledItemDelegate>
 #include <QToolButton>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
@@ -122,11 +123,9 @@ QString DevicePage::shortText() const {
     for (const auto& report : reports_)
         if (report.usable && (!used || report.device != "cpu")) used = &report;
     if (!used) return tr("Asking");
-    bool native = false;
-    for (const auto& row : used->native)
-        native |= QString::fromStdString(row.what).contains(QLatin1String("FP8"), Qt::CaseInsensitive);
-    for (const auto& row : used->emulated)
-        if (QString::fromStdString(row.what).contains(QLatin1String("FP8"), Qt::CaseInsensitive)) native = false;
+    // Products with one scale a tensor; those with block scales have rows of their own.
+    const bool native = std::any_of(used->native.begin(), used->native.end(),
+                                    [](const auto& row) { return row.what.rfind("FP8 E4M3", 0) == 0; });
     return native ? tr("%1 \u00b7 FP8 native").arg(shortName(*used))
                   : tr("%1 \u00b7 FP8 emulated").arg(shortName(*used));
 }

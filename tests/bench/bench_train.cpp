@@ -65,7 +65,8 @@ bool setPrecision(const std::string& name, engine::PrecisionConfig& precision) {
                {"fp16", PrecisionMode::Fp16, RecipeKind::Bf16},
                {"bf16", PrecisionMode::Bf16, RecipeKind::Bf16},
                {"fp8-delayed", PrecisionMode::Fp8, RecipeKind::Delayed},
-               {"fp8-current", PrecisionMode::Fp8, RecipeKind::Current}};
+               {"fp8-current", PrecisionMode::Fp8, RecipeKind::Current},
+               {"fp8-block128", PrecisionMode::Fp8, RecipeKind::Block128}};
     for (const auto& one : all)
         if (name == one.name) {
             precision.mode = one.mode, precision.recipe = one.recipe;
@@ -100,7 +101,7 @@ void trainOne(const Options& options, const Configuration& configuration, const 
     if (!setPrecision(precision, config.precision))
         throw Error(ErrorCode::InvalidConfig,
                     "precision: \"" + precision +
-                        "\"; allowed: fp32, tf32, fp16, bf16, fp8-delayed, fp8-current; +head after an FP8 one");
+                        "\"; allowed: fp32, tf32, fp16, bf16, fp8-delayed, fp8-current, fp8-block128; +head after an FP8 one");
     const auto start = Clock::now();
     engine::Trainer trainer(config, {options.device, options.threads, ""},
                             std::make_shared<HashTokens>(config.model.vocabulary, config.model.context));

@@ -2,7 +2,8 @@
 // [--processor-time]: timings of single ops on the CPU, checked before they are timed, and of whole steps. Times are
 // wall clock
 // (--processor-time: of one thread on the processor); bodies of a table run interleaved.
-// mantissa_bench train [--device D] --config nano,minigpt4,S32,M32,L16,X4 --precision bf16,fp8-delayed,fp8-current
+// mantissa_bench train [--device D] --config nano,minigpt4,S32,M32,L16,X4 --precision
+// bf16,fp8-delayed,fp8-current,fp8-block128
 // [--statistics on|off] [--clip on|off] [--probe-every N] [--all-probes-every N] [--steps N]: whole training steps.
 // mantissa_bench ops --device cuda|cpu --config M32: every op of a step with its share of what the device does at best.
 #include <fmt/format.h>

@@ -108,7 +108,7 @@ TEST_F(Cli, LadderMeasuresAndIsReadAgain) {
     for (const char* key : {"ladder", "preset", "mode", "device", "device_name", "warmup", "steps", "tokens_per_step"})
         EXPECT_TRUE(json.contains(key)) << key;
     EXPECT_EQ(json["preset"], "tiny");
-    ASSERT_EQ(json["rungs"].size(), 6u);
+    ASSERT_EQ(json["rungs"].size(), 7u);
     for (const Json& rung : json["rungs"]) {
         EXPECT_EQ(rung["status"], "measured") << rung;
         for (const char* key : {"rung", "run", "step_ms", "step_ms_spread", "tokens_per_s", "plan_bytes", "brought"})
@@ -122,7 +122,7 @@ TEST_F(Cli, LadderMeasuresAndIsReadAgain) {
         EXPECT_FALSE(json["rungs"][4]["native"]) << "FP8 is emulated there";
     }
     const std::string csv = readAll(folder / "l.csv");
-    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 7);
+    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 8);
     const std::string id = json["ladder"];
     const Result again = run("ladder --show " + id + " --json --out '" + (folder / "l.png") + "'");
     EXPECT_EQ(again.out, result.out) << "the store holds all of it";

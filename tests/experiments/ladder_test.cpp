@@ -51,7 +51,7 @@ std::vector<std::string> changed(const RunSpec& before, const RunSpec& after) {
 
 TEST(Ladder, EachRungSwitchesOneThing) {
     const std::vector<RungPlan> rungs = ladderRungs(tinyRequest());
-    ASSERT_EQ(rungs.size(), 6u);
+    ASSERT_EQ(rungs.size(), 7u);
     EXPECT_EQ(getPath(rungs[0].spec, "precision.mode"), "\"fp32\"");
     EXPECT_EQ(getPath(rungs[0].spec, "optimizer.fused"), "false");
     EXPECT_EQ(getPath(rungs[0].spec, "model.fused_norm"), "false");
@@ -60,13 +60,14 @@ TEST(Ladder, EachRungSwitchesOneThing) {
     EXPECT_THAT(changed(rungs[2].spec, rungs[3].spec), ElementsAre("precision.mode"));
     EXPECT_THAT(changed(rungs[3].spec, rungs[4].spec), ElementsAre("precision.mode"));
     EXPECT_THAT(changed(rungs[4].spec, rungs[5].spec), ElementsAre("precision.recipe"));
+    EXPECT_THAT(changed(rungs[4].spec, rungs[6].spec), ElementsAre("precision.recipe"));
     for (const RungPlan& rung : rungs) EXPECT_TRUE(validate(rung.spec).empty()) << rung.key;
 }
 
 TEST(Ladder, RunsTinyEndToEndThroughTheStore) {
     const TempFolder folder;
     const LadderResult ladder = runLadder(options(folder, tinyRequest()));
-    ASSERT_EQ(ladder.rungs.size(), 6u);
+    ASSERT_EQ(ladder.rungs.size(), 7u);
     EXPECT_EQ(ladder.tokensPerStep, 4 * 64);
     EXPECT_EQ(ladder.device, "cpu");
     RunStore store(folder / "s.mantissa", RunStore::Mode::ReadOnly);
@@ -161,7 +162,7 @@ TEST(Ladder, AFailedRungSaysWhyAndTheNextGoesOn) {
     EXPECT_EQ(ladder.find("bf16")->state, RungState::Failed);
     EXPECT_THAT(ladder.find("bf16")->text, HasSubstr("the plan needs 9 GiB"));
     EXPECT_EQ(whatItBrought(ladder, *ladder.find("bf16")), "");
-    for (const char* key : {"fp32_unfused", "fused_adamw", "fused_norm", "fp8_delayed", "fp8_current"})
+    for (const char* key : {"fp32_unfused", "fused_adamw", "fused_norm", "fp8_delayed", "fp8_current", "fp8_block128"})
         EXPECT_EQ(ladder.find(key)->state, RungState::Measured) << key;
     EXPECT_EQ(ladder.before(*ladder.find("fp8_delayed")), ladder.find("fused_norm")) << "compared with what there is";
 }
@@ -186,7 +187,7 @@ TEST(Ladder, StopsAndFillsARungLater) {
     };
     EXPECT_EQ(read().rungs[0].state, RungState::Stopped);
     EXPECT_THAT(read().rungs[0].text, HasSubstr("of 1002 steps"));
-    for (size_t i = 1; i < 6; ++i) EXPECT_EQ(read().rungs[i].state, RungState::NotRun);
+    for (size_t i = 1; i < 7; ++i) EXPECT_EQ(read().rungs[i].state, RungState::NotRun);
 
     LadderOptions one = options(folder, {});
     one.ladder = id, one.only = {"fused_norm"};

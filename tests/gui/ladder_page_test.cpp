@@ -96,11 +96,11 @@ class LadderPageTest : public testing::Test {
 };
 QTemporaryDir* LadderPageTest::data_ = nullptr;
 
-const std::vector<RungState> kNone(6, RungState::NotRun), kAll(6, RungState::Measured);
+const std::vector<RungState> kNone(7, RungState::NotRun), kAll(7, RungState::Measured);
 
 TEST_F(LadderPageTest, ShowsThePlanThenRunsAllRungsAndFillsOneAgain) {
     EXPECT_EQ(states(), kNone);
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < 7; ++i) {
         EXPECT_TRUE(page_->rows().runButton(i)->isVisible());
         EXPECT_FALSE(page_->rows().runButton(i)->accessibleName().isEmpty());
     }
@@ -117,7 +117,7 @@ TEST_F(LadderPageTest, ShowsThePlanThenRunsAllRungsAndFillsOneAgain) {
     ASSERT_TRUE(waitForStates(kAll));
     const auto first = page_->view().rungs;
     EXPECT_EQ(page_->figures().figures()[0].label, QStringLiteral("Fastest rung"));
-    EXPECT_EQ(page_->rows().asText().count(QLatin1Char('\n')), 7);
+    EXPECT_EQ(page_->rows().asText().count(QLatin1Char('\n')), 8);
     EXPECT_TRUE(page_->rows().accessibleDescription().contains(QStringLiteral("fused AdamW")));
     for (const auto& rung : first->rungs) EXPECT_EQ(rung.timedSteps, 3);
     shoot(QStringLiteral("ladder-tiny"));
