@@ -183,8 +183,8 @@ std::shared_ptr<TroubleReport> TrainerCore::inspectStep(int64_t step, const std:
         }
         if (report->text.empty())
             report->text = fmt::format(
-                "Step {}: the loss or the gradient norm is not finite, but no op's output is; their sum overflows",
-                step);
+                "Step {}: the loss or the gradient norm is not finite, but {}", step,
+                queued_.empty() ? "no op's output is; their sum overflows" : "looked at again every op's output is");
     } catch (const Error& error) {
         report->text = fmt::format("Step {} is not finite; it could not be looked into: {}", step, error.what());
     }
@@ -224,8 +224,10 @@ void TrainerCore::findTrouble(TroubleReport& report, const std::vector<FiniteCou
 void TrainerCore::followTrouble(StepMetrics& metrics, std::shared_ptr<TroubleReport> report) {
     if (report) {
         if (!queued_.empty())
-            report->text +=
-                fmt::format("; looked at with the weights after step {}, which ran ahead", metrics.step + 1);
+            report->text += fmt::format(
+                "; looked at with the weights after step {}, which ran ahead; with train.nonfinite=stop or "
+                "pause a step is looked at before the next one starts",
+                metrics.step + 1);
         report->flight.assign(flight_.begin(), flight_.end());
         metrics.trouble = report;
     }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/schedule.h"
 #include "engine/trainer_core.h"
@@ -282,6 +283,45 @@ TEST(NonFinite, SkippedStepKeepsWeightsAndTheirScales) {
     // The skipped step's codes were used again: their amax rolls into the window now.
     EXPECT_EQ(run.core.window(weight).updates, before.updates + 1);
     EXPECT_GT(good.numerics->tensors[weight].counters[0], 0u);
+}
+
+/// A backend that is not the CPU's by name, so that steps run ahead.
+struct ElsewhereBackend : test::ForwardingBackend {
+    explicit ElsewhereBackend(kernels::Backend& inner) : ForwardingBackend(inner), info_(inner.info()) {
+        info_.id = "elsewhere";
+    }
+    const kernels::DeviceInfo& info() const override { return info_; }
+    kernels::DeviceInfo info_;
+};
+
+/// The next step may have changed the weights before the report looks: it says so, and draws no conclusion from finite
+/// values then.
+TEST(NonFinite, TheReportNamesTheStepThatRanAhead) {
+    TrainerConfig config = shortConfig(PrecisionMode::Fp8);
+    kernels::SerialExecutor executor;
+    const auto inner = kernels::createCpuBackend(executor);
+    for (const bool another : {false, true}) {
+        ElsewhereBackend backend(*inner);
+        TrainerCore core(config, backend, tokensFor(config));
+        core.step();
+        static const float nan = std::numeric_limits<float>::quiet_NaN();
+        bool planted = false;  // once: looked at again all is finite
+        backend.onCrossEntropy = [&](kernels::CrossEntropy& op) {
+            if (!std::exchange(planted, true)) op.gradientScale = &nan;
+        };
+        const StepMetrics bad = core.step(another);
+        EXPECT_FALSE(bad.finite);
+        ASSERT_NE(bad.trouble, nullptr);
+        const std::string& text = bad.trouble->text;
+        const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+        EXPECT_EQ(says("with the weights after step 3, which ran ahead"), another) << text;
+        EXPECT_EQ(says("train.nonfinite=stop"), another) << text;
+        EXPECT_EQ(says("looked at again every op's output is"), another) << text;
+        EXPECT_EQ(says("their sum overflows"), !another) << text;
+        if (another) {
+            EXPECT_EQ(core.step().step, 3);
+        }
+    }
 }
 
 TEST(NonFinite, ContinuePolicyUpdatesWeights) {
