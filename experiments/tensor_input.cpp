@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numbers>
+#include <random>
 #include <string_view>
 
 #include "engine/checkpoint/file_io.h"
@@ -136,6 +139,21 @@ TensorValues readTensorFile(const std::string& path) {
     if (!file) throw Error(ErrorCode::InvalidFile, "tensor: " + path + ": cannot be opened");
     const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     return parseTensorValues(text, "tensor: " + path);
+}
+
+TensorValues normalValues(int64_t count, uint64_t seed) {
+    TensorValues result;
+    result.cols = count;
+    result.values.reserve(static_cast<size_t>(count));
+    std::mt19937_64 bits(seed);
+    const auto uniform = [&bits] { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; };  // in (0, 1)
+    while (static_cast<int64_t>(result.values.size()) < count) {
+        const double radius = std::sqrt(-2 * std::log(uniform())), angle = 2 * std::numbers::pi * uniform();
+        result.values.push_back(static_cast<float>(radius * std::cos(angle)));
+        if (static_cast<int64_t>(result.values.size()) < count)
+            result.values.push_back(static_cast<float>(radius * std::sin(angle)));
+    }
+    return result;
 }
 
 }  // namespace mantissa::experiments

@@ -25,4 +25,8 @@ std::vector<uint32_t> parseTensorCodes(const std::string& text, const std::strin
 /// there are.
 TensorValues readTensorFile(const std::string& path);
 
+/// `count` values of the normal distribution N(0, 1) in one row: the same ones for the same seed on every machine, up
+/// to the last bit of its log and cos.
+TensorValues normalValues(int64_t count, uint64_t seed);
+
 }  // namespace mantissa::experiments

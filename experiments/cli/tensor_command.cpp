@@ -20,6 +20,7 @@ struct TensorOptions {
     TensorRequest request;
     std::string values, codes, file, shape, history, trace, scale, round = "up", recipe, device = "auto";
     bool whatIf = false, all = false;
+    int64_t normal = 0;
     bool historyGiven = false, lengthGiven = false;
 };
 
@@ -141,8 +142,9 @@ void readShape(const std::string& text, TensorRequest& request) {
 }
 
 void readValues(TensorOptions& options) {
-    const TensorValues input =
-        options.file.empty() ? parseTensorValues(options.values, "tensor: values") : readTensorFile(options.file);
+    const TensorValues input = options.normal > 0     ? normalValues(options.normal, 1)
+                               : options.file.empty() ? parseTensorValues(options.values, "tensor: values")
+                                                      : readTensorFile(options.file);
     options.request.values = input.values;
     options.request.rows = input.rows;
     options.request.cols = input.cols;
@@ -165,12 +167,12 @@ void readState(TensorOptions& options) {
 
 /// Options that would be passed over in silence are refused.
 void checkCombination(const TensorOptions& options) {
-    const int sources =
-        !options.values.empty() + !options.codes.empty() + !options.file.empty() + !options.trace.empty();
-    if (sources == 0) refuse("what is to be cast? allowed: one of --values, --codes, --file, --trace");
-    if (sources > 1) refuse("two inputs at once; allowed: one of --values, --codes, --file, --trace");
-    if (options.whatIf && options.values.empty() && options.file.empty())
-        refuse("--what-if casts values; allowed: --values or --file");
+    const int sources = !options.values.empty() + !options.codes.empty() + !options.file.empty() +
+                        !options.trace.empty() + (options.normal > 0);
+    if (sources == 0) refuse("what is to be cast? allowed: one of --values, --codes, --file, --normal, --trace");
+    if (sources > 1) refuse("two inputs at once; allowed: one of --values, --codes, --file, --normal, --trace");
+    if (options.whatIf && options.values.empty() && options.file.empty() && options.normal == 0)
+        refuse("--what-if casts values; allowed: --values, --file or --normal");
     if (!options.trace.empty() && !options.recipe.empty() && options.recipe != "delayed")
         refuse(fmt::format("--trace feeds the delayed rule, not {}; allowed: --recipe delayed", options.recipe));
     if (options.historyGiven && options.history.empty()) refuse("history: is empty; allowed: amax values, 0 and more");
@@ -222,6 +224,8 @@ void addTensorCommand(CLI::App& app, GlobalOptions& globals) {
                         "numbers separated by commas or line ends; nan, inf, -inf allowed");
     command->add_option("--codes", options->codes, "codes in hexadecimal, only decoded");
     command->add_option("--file", options->file, "FILE.csv or FILE.safetensors[:NAME]");
+    command->add_option("--normal", options->normal, "this many values of N(0, 1), always the same ones")
+        ->check(CLI::Range(int64_t{1}, int64_t{100000000}));
     command->add_option("--trace", options->trace, "one amax per update, fed through the delayed rule");
     command->add_flag("--what-if", options->whatIf, "every recipe side by side");
     command->add_option("--shape", options->shape, "rows,columns");

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "experiments/tensor_input.h"
+#include "gui/format/numbers.h"
 
 namespace mantissa::gui {
 
@@ -13,7 +14,9 @@ namespace {
 
 constexpr int64_t kCast = int64_t{1} << 20;
 
-BlockMap mapOf(const TensorResult& result) {
+}  // namespace
+
+BlockMap blockMap(const TensorResult& result) {
     BlockMap map;
     for (const TensorBlock& block : result.blocks) {
         map.rows = std::max(map.rows, int(block.row) + 1);
@@ -29,8 +32,6 @@ BlockMap mapOf(const TensorResult& result) {
     }
     return map;
 }
-
-}  // namespace
 
 double BlockMap::range() const {
     double low = INFINITY, high = 0;
@@ -52,6 +53,21 @@ QString castName(const TensorRequest& request) {
                              ? request.powerOfTwo ? QStringLiteral("current, 2ⁿ") : QStringLiteral("current")
                              : recipe.toUpper();
     return recipe == QLatin1String("nvfp4") ? name : name + QStringLiteral(", ") + format;
+}
+
+WhatIfRow castRow(const TensorResult& result) {
+    const auto n = double(std::max<uint64_t>(1, result.counters.elements));
+    WhatIfRow row;
+    row.setting = castName(result.request);
+    row.underflow = double(result.counters.underflow) / n;
+    row.clipped = double(result.counters.clipped) / n;
+    row.sqnr = result.sqnrDb;
+    row.clippedToken = row.clipped > 0 ? Token::Warn : Token::Text;
+    row.tooltip = QStringLiteral("%1: of %2 elements, all cast, %3 underflow and %4 clip; mean squared error %5")
+                      .arg(row.setting, formatCount(qint64(result.counters.elements)),
+                           formatCount(qint64(result.counters.underflow)), formatCount(qint64(result.counters.clipped)),
+                           QString::number(result.mse, 'g', 4));
+    return row;
 }
 
 CapturedReport readCaptured(RunStore& store, const std::string& id, int tensor, int64_t step) {
@@ -78,17 +94,8 @@ CapturedReport readCaptured(RunStore& store, const std::string& id, int tensor, 
     request.values = std::move(values.values);
     for (const TensorResult& result : tensorWhatIf(request)) {
         if (result.request.recipe == "delayed") continue;  // replayed above, from the recorded amaxes
-        const auto n = double(std::max<uint64_t>(1, result.counters.elements));
-        WhatIfRow row;
-        row.setting = castName(result.request);
-        row.underflow = double(result.counters.underflow) / n;
-        row.clipped = double(result.counters.clipped) / n;
-        row.sqnr = result.sqnrDb;
-        row.clippedToken = row.clipped > 0 ? Token::Warn : Token::Text;
-        row.tooltip = QStringLiteral("%1: every element cast; mean squared error %2")
-                          .arg(row.setting, QString::number(result.mse, 'g', 4));
-        report.list.push_back(row);
-        report.maps.push_back(mapOf(result));
+        report.list.push_back(castRow(result));
+        report.maps.push_back(blockMap(result));
     }
     return report;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "experiments/report/what_if.h"
+#include "experiments/tensor_bench.h"
 #include "gui/widgets/what_if_table.h"
 
 namespace mantissa::gui {
@@ -30,6 +31,10 @@ struct CapturedReport {
 
 /// The newest capture of the tensor up to `step` (< 0: the newest of all), cast. Background thread.
 CapturedReport readCaptured(experiments::RunStore& store, const std::string& id, int tensor, int64_t step);
+/// A cast's shares and SQNR as a row of the table.
+WhatIfRow castRow(const experiments::TensorResult& result);
+/// The scales of its blocks; empty for recipes with one scale a tensor.
+BlockMap blockMap(const experiments::TensorResult& result);
 /// "current, E4M3", "blocks 1 × 128, E4M3".
 QString castName(const experiments::TensorRequest& request);
 

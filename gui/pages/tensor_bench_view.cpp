@@ -1,11 +1,12 @@
 #include "gui/pages/tensor_bench_view.h"
 
+#include <QCoreApplication>
+#include <QFileDialog>
+#include <QFileInfo>
 #include <QGridLayout>
 #include <QHBoxLayout>
-#include <QHeaderView>
-#include <QScrollArea>
+#include <QMenu>
 #include <QVBoxLayout>
-#include <cmath>
 
 #include "experiments/format_info.h"
 #include "gui/controller/run_controller.h"
@@ -14,23 +15,35 @@
 namespace mantissa::gui {
 namespace {
 
-constexpr int kTopic = 1;
+constexpr int kTopic = 1, kFileTopic = 2;
 
-QString hexCode(uint32_t code, const std::string& format) {
-    const bool wide = format == "bf16" || format == "fp16";
-    return QStringLiteral("0x") + QString::number(code, 16).toUpper().rightJustified(wide               ? 4
-                                                                                     : format == "e2m1" ? 1
-                                                                                                        : 2,
-                                                                                     QLatin1Char('0'));
-}
+constexpr qint64 kMostWhatIf = qint64{1} << 20;  // values that every recipe is tried on
 
-QString joined(const std::vector<float>& values) {
-    QStringList texts;
-    for (size_t i = 0; i < values.size() && i < 16; ++i) texts << formatScale(static_cast<double>(values[i]));
-    if (values.size() > 16)
-        texts << QObject::tr("\u2026 %1 entries").arg(formatCount(static_cast<qint64>(values.size())));
-    return texts.join(QStringLiteral("  "));
-}
+/// Inputs to begin with, each a thing worth seeing.
+struct Example {
+    const char *name, *values;
+    int read;
+    const char *dtype, *format, *recipe, *history, *length;
+};
+constexpr Example kExamples[] = {
+    {QT_TRANSLATE_NOOP("Bench", "Corners of E4M3"),
+     "0, -0, 1, 0.3952, -0.1, 17, 19, 448, 449, 464, 465, 1e30, inf, -inf, nan, 0x1p-9, 0x1p-10, 0x1.000002p-10, "
+     "0x1.8p-9, 0x1.4p-8, -0x1p-10",
+     0, "f32", "e4m3", "fixed", "", ""},
+    {QT_TRANSLATE_NOOP("Bench", "A spike rules the window"), "2, 8, 1, 0.5, 0.25, 0.25, 0.25, 0.25", 2, "f32", "e4m3",
+     "delayed", "", "4"},
+    {QT_TRANSLATE_NOOP("Bench", "A tensor that did not run"), "4, 0, 0, 2", 2, "f32", "e4m3", "delayed", "", "3"},
+    {QT_TRANSLATE_NOOP("Bench", "An Inf freezes the scale"), "2, inf, 1, 0.5, 0.5, 0.5, 0.5", 2, "f32", "e4m3",
+     "delayed", "", "4"},
+    {QT_TRANSLATE_NOOP("Bench", "Powers of two down to 2⁻³¹"),
+     "0x1p0 0x1p-1 0x1p-2 0x1p-3 0x1p-4 0x1p-5 0x1p-6 0x1p-7 0x1p-8 0x1p-9 0x1p-10 0x1p-11 0x1p-12 0x1p-13 0x1p-14 "
+     "0x1p-15 0x1p-16 0x1p-17 0x1p-18 0x1p-19 0x1p-20 0x1p-21 0x1p-22 0x1p-23 0x1p-24 0x1p-25 0x1p-26 0x1p-27 "
+     "0x1p-28 0x1p-29 0x1p-30 0x1p-31",
+     0, "f32", "e4m3", "current", "", ""},
+    {QT_TRANSLATE_NOOP("Bench", "Over range and clipped"), "448, 449, 463, 464, 465, 480, 500, 1000", 0, "f32", "e4m3",
+     "delayed", "", ""},
+    {QT_TRANSLATE_NOOP("Bench", "Codes of E4M3"), "01 07 08 55 C3 7E 7F FF", 1, "f32", "e4m3", "fixed", "", ""},
+};
 
 }  // namespace
 
@@ -56,55 +69,6 @@ std::vector<float> parseValues(const QString& text, QString* error) {
     return values;
 }
 
-void BenchModel::setResult(std::shared_ptr<const experiments::TensorResult> result) {
-    beginResetModel();
-    result_ = std::move(result);
-    endResetModel();
-}
-
-int BenchModel::rowCount(const QModelIndex& parent) const {
-    return parent.isValid() || !result_ ? 0 : static_cast<int>(result_->inputs.size());
-}
-
-int BenchModel::columnCount(const QModelIndex& parent) const {
-    return parent.isValid() ? 0 : ColumnCount;
-}
-
-QVariant BenchModel::data(const QModelIndex& index, int role) const {
-    if (!index.isValid()) return {};
-    if (role == Qt::TextAlignmentRole) return int(Qt::AlignRight | Qt::AlignVCenter);
-    if (role != Qt::DisplayRole && role != Qt::ToolTipRole) return {};
-    const auto row = static_cast<size_t>(index.row());
-    const auto input = static_cast<double>(result_->inputs[row]),
-               output = static_cast<double>(result_->dequantized[row]);
-    const bool whole = role == Qt::ToolTipRole;
-    switch (index.column()) {
-        case Index:
-            return formatCount(index.row());
-        case Value:
-            return whole ? exact(input) : formatNumber(input, 6);
-        case Code:
-            return hexCode(result_->codes[row], result_->request.format);
-        case Dequantized:
-            return whole ? exact(output) : formatNumber(output, 6);
-        default:
-            return whole             ? exact(output - input)
-                   : output == input ? QStringLiteral("0")
-                                     : formatSigned(output - input, 3);
-    }
-}
-
-QVariant BenchModel::headerData(int section, Qt::Orientation orientation, int role) const {
-    static const char* const heads[] = {"#", "Value", "Code", "Dequantized", "Error"};
-    static const char* const tips[] = {"Place in the list, from 0", "The value after rounding to the type",
-                                       "The stored code", "Decoded code ÷ scale", "Dequantized − value"};
-    if (orientation != Qt::Horizontal) return {};
-    if (role == Qt::DisplayRole) return tr(heads[section]);
-    if (role == Qt::ToolTipRole) return tr(tips[section]);
-    if (role == Qt::TextAlignmentRole) return int(Qt::AlignRight | Qt::AlignVCenter);
-    return {};
-}
-
 TensorBenchView::TensorBenchView(RunController& controller, QWidget* parent)
     : QWidget(parent), controller_(controller) {
     setAccessibleName(tr("Tensor bench"));
@@ -112,7 +76,8 @@ TensorBenchView::TensorBenchView(RunController& controller, QWidget* parent)
     row->setContentsMargins(0, 0, 0, 0);
     row->setSpacing(10);
     row->addWidget(makeForm());
-    row->addWidget(makeResult(), 1);
+    results_ = new BenchResultView(this);
+    row->addWidget(results_, 1);
     timer_.setSingleShot(true);
     timer_.setInterval(100);
     connect(&timer_, &QTimer::timeout, this, &TensorBenchView::run);
@@ -133,18 +98,80 @@ QLineEdit* TensorBenchView::edit(QGridLayout& grid, int row, const QString& name
     return field;
 }
 
+QComboBox* TensorBenchView::combo(QGridLayout& grid, int row, const QString& name, const QStringList& items,
+                                  const QString& tip) {
+    auto* box = new QComboBox(this);
+    box->addItems(items);
+    box->setAccessibleName(name);
+    box->setToolTip(tip);
+    auto* label = new TextLabel(name, Token::Text2, TextSize::Body, false, this);
+    grid.addWidget(label, row, 0);
+    grid.addWidget(box, row, 1);
+    labelOf_.insert(box, label);
+    connect(box, &QComboBox::currentIndexChanged, this, [this] {
+        updateFields();
+        timer_.start();
+    });
+    return box;
+}
+
+/// Where values come from: typed, a file, an example.
+QWidget* TensorBenchView::makeSource() {
+    auto* bar = new QWidget(this);
+    auto* row = new QHBoxLayout(bar);
+    row->setContentsMargins(0, 0, 0, 0);
+    row->setSpacing(8);
+    open_ = new QPushButton(tr("Open file…"), bar);
+    open_->setAccessibleName(open_->text());
+    open_->setToolTip(tr("Values of a CSV or safetensors file"));
+    connect(open_, &QPushButton::clicked, this, [this] {
+        auto* dialog = new QFileDialog(this, tr("Open values"), QString(), tr("Values (*.csv *.txt *.safetensors)"));
+        dialog->setAttribute(Qt::WA_DeleteOnClose);
+        dialog->setFileMode(QFileDialog::ExistingFile);
+        connect(dialog, &QFileDialog::fileSelected, this, &TensorBenchView::openFile);
+        dialog->open();
+    });
+    examples_ = new QPushButton(tr("Examples"), bar);
+    examples_->setAccessibleName(examples_->text());
+    examples_->setToolTip(tr("Fills in values, recipe and state of a case worth seeing"));
+    auto* menu = new QMenu(examples_);
+    const QStringList names = exampleNames();
+    for (int i = 0; i < names.size(); ++i) menu->addAction(names[i], this, [this, i] { showExample(i); });
+    menu->addAction(tr("1 000 000 normal values"), this, [this] {
+        dtype_->setCurrentText(QStringLiteral("bf16"));
+        recipe_->setCurrentText(QStringLiteral("current"));
+        fillNormal(1000000);
+    });
+    examples_->setMenu(menu);
+    row->addWidget(open_);
+    row->addWidget(examples_);
+    row->addStretch(1);
+    return bar;
+}
+
 QWidget* TensorBenchView::makeForm() {
     auto* card = new Card(tr("Values and recipe"), QString(), this);
     card->setFixedWidth(340);
     auto* column = card->body();
     column->setContentsMargins(12, 0, 12, 12);
     column->setSpacing(8);
+    column->addWidget(makeSource());
     values_ = new QPlainTextEdit(QStringLiteral("448, 464, 465, 480, 1, -0, 3e-5, 2e-3, 0.0009765625, inf, nan"), card);
     values_->setAccessibleName(tr("Values"));
     values_->setToolTip(tr("Numbers separated by commas, spaces or lines; nan and inf allowed"));
     values_->setFont(codeFont());
     values_->setTabChangesFocus(true);
     column->addWidget(values_, 1);
+    held_ = new TextLabel(QString(), Token::Text2, TextSize::Body, false, card);
+    held_->setWordWrap(true);
+    column->addWidget(held_);
+    drop_ = new QPushButton(tr("Type values instead"), card);
+    drop_->setAccessibleName(drop_->text());
+    drop_->setToolTip(tr("Lets go of these values and shows the text field again"));
+    connect(drop_, &QPushButton::clicked, this, &TensorBenchView::letGo);
+    column->addWidget(drop_, 0, Qt::AlignLeft);
+    held_->hide();
+    drop_->hide();
     error_ = new TextLabel(QString(), Token::Bad, TextSize::Small, false, card);
     error_->setWordWrap(true);
     error_->hide();
@@ -154,114 +181,153 @@ QWidget* TensorBenchView::makeForm() {
     grid->setVerticalSpacing(6);
     grid->setColumnMinimumWidth(0, 96);
     grid->setColumnStretch(1, 1);
-    const auto combo = [this, grid, card](int row, const QString& name, const QStringList& items, const QString& tip) {
-        auto* box = new QComboBox(card);
-        box->addItems(items);
-        box->setAccessibleName(name);
-        box->setToolTip(tip);
-        auto* label = new TextLabel(name, Token::Text2, TextSize::Body, false, card);
-        grid->addWidget(label, row, 0);
-        grid->addWidget(box, row, 1);
-        labelOf_.insert(box, label);
-        connect(box, &QComboBox::currentIndexChanged, this, [this] {
-            updateFields();
-            timer_.start();
-        });
-        return box;
-    };
     const auto words = [](const char* text) { return QString::fromLatin1(text).split(QLatin1Char(' ')); };
+    read_ = combo(*grid, 0, tr("Read as"), {tr("values"), tr("codes"), tr("amaxes, one an update")},
+                  tr("Values are cast; codes only decoded; amaxes are fed through the delayed rule"));
     columns_ =
-        edit(*grid, 0, tr("Columns"), QString(), tr("Values of a row; empty: all in one row. Matters for blocks"));
-    dtype_ = combo(1, tr("Type"), words("f32 bf16"), tr("Values are rounded to this type first"));
-    format_ = combo(2, tr("Format"), words("e4m3 e5m2 e2m1 e8m0 bf16 fp16"), tr("Format of the codes"));
-    recipe_ = combo(3, tr("Recipe"), words("delayed current fixed block1x128 block128x128 mxfp8 nvfp4"),
+        edit(*grid, 1, tr("Columns"), QString(), tr("Values of a row; empty: all in one row. Matters for blocks"));
+    dtype_ = combo(*grid, 2, tr("Type"), words("f32 bf16"), tr("Values are rounded to this type first"));
+    format_ = combo(*grid, 3, tr("Format"), words("e4m3 e5m2 e2m1 e8m0 bf16 fp16"), tr("Format of the codes"));
+    round_ = combo(*grid, 4, tr("Rounding"), words("up down"), tr("E8M0 holds powers of two: away from or towards 0"));
+    recipe_ = combo(*grid, 5, tr("Recipe"), words("delayed current fixed block1x128 block128x128 mxfp8 nvfp4"),
                     tr("Where the scale comes from"));
-    scale_ = edit(*grid, 4, tr("Scale \u00d7"), QString(),
-                  tr("Scale in force, stored = value \u00d7 scale; empty: from the window, else 1"));
-    history_ = edit(*grid, 5, tr("Window"), QString(),
+    scale_ = edit(*grid, 6, tr("Scale ×"), QString(),
+                  tr("Scale in force, stored = value × scale; empty: from the window, else 1"));
+    history_ = edit(*grid, 7, tr("Window"), QString(),
                     tr("Amax history: slot 0 open, 1 oldest closed, last newest closed; empty: fresh state"));
-    length_ = edit(*grid, 6, tr("Window length"), QString(), tr("Entries; empty: those given, else 1024"));
-    algorithm_ = combo(7, tr("Algorithm"), words("max most_recent"), tr("Which entry of the window gives the scale"));
-    margin_ = edit(*grid, 8, tr("Margin"), QStringLiteral("0"), tr("The scale is divided by 2 to this power"));
-    epsilon_ = edit(*grid, 9, tr("Epsilon"), QStringLiteral("0"), tr("Smallest amax of current scaling"));
+    length_ = edit(*grid, 8, tr("Window length"), QString(), tr("Entries; empty: those given, else 1024"));
+    algorithm_ =
+        combo(*grid, 9, tr("Algorithm"), words("max most_recent"), tr("Which entry of the window gives the scale"));
+    margin_ = edit(*grid, 10, tr("Margin"), QStringLiteral("0"), tr("The scale is divided by 2 to this power"));
+    epsilon_ = edit(*grid, 11, tr("Epsilon"), QStringLiteral("0"), tr("Smallest amax of current scaling"));
     powerOfTwo_ = new QCheckBox(tr("power of two scales"), card);
     powerOfTwo_->setAccessibleName(tr("Power of two scales"));
     powerOfTwo_->setToolTip(tr("The scale is rounded down to a power of two"));
-    grid->addWidget(powerOfTwo_, 10, 1);
+    grid->addWidget(powerOfTwo_, 12, 1);
     column->addLayout(grid);
     connect(powerOfTwo_, &QCheckBox::toggled, this, [this] { timer_.start(); });
     connect(values_, &QPlainTextEdit::textChanged, this, [this] { timer_.start(); });
     return card;
 }
 
-QWidget* TensorBenchView::makeResult() {
-    auto* side = new QWidget(this);
-    auto* column = new QVBoxLayout(side);
-    column->setContentsMargins(0, 0, 0, 0);
-    column->setSpacing(10);
-    auto* facts = new Card(tr("Scale, counters, next state"), QString(), side);
-    facts_ = new QGridLayout;
-    facts_->setContentsMargins(12, 0, 12, 12);
-    facts_->setHorizontalSpacing(12);
-    facts_->setVerticalSpacing(5);
-    for (int c = 1; c < 6; c += 2) facts_->setColumnStretch(c, 1);
-    facts->body()->addLayout(facts_);
-    column->addWidget(facts);
-    auto* list = new Card(tr("Codes"), tr("one row a value"), side);
-    model_ = new BenchModel(this);
-    table_ = new QTableView(list);
-    table_->setTabKeyNavigation(false);
-    values_->setTabChangesFocus(true);
-    table_->setModel(model_);
-    table_->setAccessibleName(tr("Codes of the values"));
-    table_->setToolTip(tr("Value, code, dequantized value and error"));
-    table_->verticalHeader()->hide();
-    table_->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
-    table_->verticalHeader()->setDefaultSectionSize(24);
-    table_->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);
-    table_->setShowGrid(false);
-    list->body()->addWidget(table_);
-    column->addWidget(list, 1);
-    return side;
+QStringList TensorBenchView::exampleNames() {
+    QStringList names;
+    for (const Example& example : kExamples) names << QCoreApplication::translate("Bench", example.name);
+    return names;
+}
+
+void TensorBenchView::showExample(int index) {
+    const Example& example = kExamples[index];
+    letGo();
+    const auto set = [](QComboBox* box, const char* text) { box->setCurrentText(QString::fromLatin1(text)); };
+    read_->setCurrentIndex(example.read);
+    set(dtype_, example.dtype);
+    set(format_, example.format);
+    set(recipe_, example.recipe);
+    set(algorithm_, "max");
+    history_->setText(QString::fromLatin1(example.history));
+    length_->setText(QString::fromLatin1(example.length));
+    for (QLineEdit* field : {columns_, scale_}) field->clear();
+    for (QLineEdit* field : {margin_, epsilon_}) field->setText(QStringLiteral("0"));
+    powerOfTwo_->setChecked(false);
+    values_->setPlainText(QString::fromLatin1(example.values));
+    timer_.start();
+}
+
+void TensorBenchView::fillNormal(int count) {
+    controller_.compute(
+        this, kFileTopic, [count] { return experiments::normalValues(count, 1); },
+        [this, count](experiments::TensorValues values) {
+            hold(std::move(values), tr("%1 normal values, mean 0, deviation 1").arg(formatCount(count)));
+        });
+}
+
+void TensorBenchView::openFile(const QString& path) {
+    controller_.compute(
+        this, kFileTopic, [path = path.toStdString()] { return experiments::readTensorFile(path); },
+        [this, path](experiments::TensorValues values) {
+            const QString shape =
+                tr("%1 × %2 values of %3")
+                    .arg(formatCount(values.rows), formatCount(values.cols), QFileInfo(path).fileName());
+            hold(std::move(values), shape);
+        },
+        [this](const QString& text) {
+            error_->setText(text);
+            error_->show();
+        });
+}
+
+void TensorBenchView::hold(experiments::TensorValues values, const QString& name) {
+    read_->setCurrentIndex(Values);
+    columns_->setText(values.rows > 1 ? QString::number(values.cols) : QString());
+    heldValues_ = std::make_shared<const experiments::TensorValues>(std::move(values));
+    held_->setText(name);
+    held_->show();
+    drop_->show();
+    values_->hide();
+    timer_.start();
+}
+
+void TensorBenchView::letGo() {
+    heldValues_.reset();
+    held_->hide();
+    drop_->hide();
+    values_->show();
+    timer_.start();
 }
 
 void TensorBenchView::updateFields() {
     const QString recipe = recipe_->currentText();
-    const bool delayed = recipe == QLatin1String("delayed"), fixed = recipe == QLatin1String("fixed"),
-               current = recipe == QLatin1String("current");
+    const bool cast = read() == Values, trace = read() == Amaxes;
+    const bool delayed = trace || (cast && recipe == QLatin1String("delayed"));
+    const bool fixed = cast && recipe == QLatin1String("fixed"), current = cast && recipe == QLatin1String("current");
+    const bool e8m0 = cast && format_->currentText() == QLatin1String("e8m0");
     const auto show = [this](QWidget* field, bool on) {
         field->setVisible(on);
         if (QWidget* label = labelOf_.value(field)) label->setVisible(on);
     };
-    show(scale_, delayed || fixed);
+    show(columns_, cast);
+    show(dtype_, cast);
+    show(recipe_, cast);
+    show(round_, e8m0);
+    show(scale_, delayed || fixed || read() == Codes);
     for (QWidget* field : {static_cast<QWidget*>(history_), static_cast<QWidget*>(length_),
                            static_cast<QWidget*>(algorithm_), static_cast<QWidget*>(margin_)})
         show(field, delayed);
     show(epsilon_, current);
-    powerOfTwo_->setVisible(!delayed && !fixed && recipe != QLatin1String("mxfp8") &&
+    powerOfTwo_->setVisible(cast && !delayed && !fixed && recipe != QLatin1String("mxfp8") &&
                             recipe != QLatin1String("nvfp4"));
+    const QString tips[] = {tr("Numbers separated by commas, spaces or lines; nan and inf allowed"),
+                            tr("Codes in hexadecimal, separated by commas, spaces or lines"),
+                            tr("Amaxes, 0 and more, one a step; nan and inf allowed")};
+    values_->setToolTip(tips[int(read())]);
 }
 
-bool TensorBenchView::takeRequest(experiments::TensorRequest& request, QString* error) const {
-    request.values = parseValues(values_->toPlainText(), error);
-    if (!error->isEmpty()) return false;
-    if (request.values.empty()) {
-        *error = tr("There are no values yet: numbers separated by commas, spaces or lines.");
-        return false;
+bool TensorBenchView::takeValues(experiments::TensorRequest& request, QString* error) const {
+    if (heldValues_ && read() == Values) {
+        request.values = heldValues_->values;
+        return true;
     }
+    if (read() == Codes) return true;
+    request.values = parseValues(values_->toPlainText(), error);
+    if (error->isEmpty() && request.values.empty())
+        *error = tr("There are no values yet: numbers separated by commas, spaces or lines.");
+    for (size_t i = 0; i < request.values.size() && read() == Amaxes && error->isEmpty(); ++i)
+        if (request.values[i] < 0)
+            *error = tr("value %1, %2, is no amax: 0 and more is allowed")
+                         .arg(formatCount(qint64(i) + 1), formatNumber(double(request.values[i]), 6));
+    return error->isEmpty();
+}
+
+void TensorBenchView::takeNumbers(experiments::TensorRequest& request, QString* error) const {
     const auto whole = [error](const QLineEdit* field, int fallback) {
         if (field->text().trimmed().isEmpty() || field->isHidden()) return fallback;
         const auto value = parseCount(field->text());
         if (!value || *value < 0 || *value > (1 << 24))
-            *error = QObject::tr("%1: \u201c%2\u201d is not a whole number from 0 to 16 777 216")
+            *error = QObject::tr("%1: “%2” is not a whole number from 0 to 16 777 216")
                          .arg(field->accessibleName(), field->text());
         return value ? static_cast<int>(*value) : fallback;
     };
-    request.dtype = dtype_->currentText().toStdString();
-    request.format = format_->currentText().toStdString();
-    request.recipe = recipe_->currentText().toStdString();
-    request.algorithm = algorithm_->currentText().toStdString();
-    request.powerOfTwo = powerOfTwo_->isChecked() && !powerOfTwo_->isHidden();
     const int columns = whole(columns_, 0);
     request.cols = columns;
     if (columns > 0) {
@@ -277,100 +343,77 @@ bool TensorBenchView::takeRequest(experiments::TensorRequest& request, QString* 
         if (field->isHidden() || field->text().trimmed().isEmpty()) continue;
         const auto value = parseNumber(field->text());
         if (!value)
-            *error = tr("%1: \u201c%2\u201d is not a number").arg(field->accessibleName(), field->text());
+            *error = tr("%1: “%2” is not a number").arg(field->accessibleName(), field->text());
         else if (field == scale_)
             request.scale = static_cast<float>(*value);
         else
             request.epsilon = static_cast<float>(*value);
     }
+}
+
+bool TensorBenchView::takeRequest(experiments::TensorRequest& request, QString* error) const {
+    if (!takeValues(request, error)) return false;
+    request.dtype = dtype_->currentText().toStdString();
+    request.format = format_->currentText().toStdString();
+    request.recipe = read() == Amaxes ? "delayed" : recipe_->currentText().toStdString();
+    request.algorithm = algorithm_->currentText().toStdString();
+    request.powerOfTwo = powerOfTwo_->isChecked() && !powerOfTwo_->isHidden();
+    request.roundUp = round_->currentIndex() == 0;
+    takeNumbers(request, error);
     return error->isEmpty();
 }
+
+namespace {
+
+/// Background thread. codes: the text to decode; only read when not empty.
+BenchOutput bench(experiments::TensorRequest request, bool trace, const std::string& codes) {
+    BenchOutput output;
+    output.format = request.format;
+    if (!codes.empty()) {
+        output.decoded = std::make_shared<const std::vector<experiments::DecodedCode>>(experiments::decodeTensorCodes(
+            experiments::parseTensorCodes(codes, request.format), request.format, request.scale.value_or(1.0f)));
+    } else if (trace) {
+        const std::vector<float> amaxes = std::move(request.values);
+        output.trace =
+            std::make_shared<const std::vector<experiments::TraceRow>>(experiments::traceDelayed(request, amaxes));
+    } else {
+        output.fresh = request.recipe == "delayed" && request.history.empty() && !request.scale;
+        output.result = std::make_shared<const experiments::TensorResult>(experiments::runTensorBench(request));
+        output.blocks = blockMap(*output.result);
+        const bool recipes = request.format != "e8m0" && qint64(request.values.size()) <= kMostWhatIf;
+        if (recipes)
+            for (const auto& one : experiments::tensorWhatIf(request)) output.recipes.push_back(castRow(one));
+    }
+    return output;
+}
+
+}  // namespace
 
 void TensorBenchView::run() {
     experiments::TensorRequest request;
     QString error;
-    const bool good = takeRequest(request, &error);
+    bool good = takeRequest(request, &error);
+    const std::string codes = read() == Codes ? values_->toPlainText().trimmed().toStdString() : std::string();
+    if (good && read() == Codes && codes.empty()) {
+        good = false;
+        error = tr("There are no codes yet: hexadecimal digits separated by commas, spaces or lines.");
+    }
     error_->setText(error);
     error_->setVisible(!good);
     if (!good) return;
     controller_.compute(
         this, kTopic,
-        [request = std::move(request)] {
-            return std::make_shared<const experiments::TensorResult>(experiments::runTensorBench(request));
+        [request = std::move(request), trace = read() == Amaxes, codes]() mutable {
+            return std::make_shared<BenchOutput>(bench(std::move(request), trace, codes));
         },
-        [this](std::shared_ptr<const experiments::TensorResult> result) { show(std::move(result)); },
+        [this](std::shared_ptr<BenchOutput> output) {
+            results_->showOutput(std::move(*output));
+            Q_EMIT resultChanged();
+        },
         [this](const QString& text) {
             error_->setText(text);
             error_->show();
         });
-}
-
-void TensorBenchView::setFact(const QString& name, const QString& value, const QString& tip, Token token) {
-    if (used_ == factRows_.size()) {
-        auto* key = new TextLabel(name, Token::Text3, TextSize::Body, false, this);
-        auto* text = new TextLabel(value, token, TextSize::Body, false, this);
-        text->setTextInteractionFlags(Qt::TextSelectableByMouse);
-        facts_->addWidget(key, used_ / 3, 2 * (used_ % 3));
-        facts_->addWidget(text, used_ / 3, 2 * (used_ % 3) + 1);
-        factRows_.push_back({key, text});
-    }
-    auto& [key, text] = factRows_[used_++];
-    key->setText(name);
-    text->setText(value);
-    text->setToken(token);
-    for (TextLabel* label : {key, text}) {
-        label->setToolTip(tip);
-        label->show();
-    }
-}
-
-void TensorBenchView::show(std::shared_ptr<const experiments::TensorResult> result) {
-    result_ = std::move(result);
-    model_->setResult(result_);
-    used_ = 0;
-    const experiments::TensorResult& r = *result_;
-    const auto number = [](double value) { return formatScale(value); };
-    if (r.scale) setFact(tr("scale \u00d7"), number(*r.scale), exact(*r.scale));
-    if (r.scaleInv) setFact(tr("scale_inv \u00f7"), number(*r.scaleInv), exact(*r.scaleInv));
-    setFact(tr("amax"), number(r.amax),
-            tr("Largest magnitude before the cast: %1. NaN is skipped, Inf is shown").arg(exact(r.amax)));
-    const auto& c = r.counters;
-    const auto count = [&](const QString& name, uint64_t value, const QString& tip, Token token = Token::Text) {
-        const double share = c.elements > 0 ? static_cast<double>(value) / static_cast<double>(c.elements) : 0;
-        setFact(name,
-                value == 0 ? QStringLiteral("0")
-                           : tr("%1, %2").arg(formatCount(static_cast<qint64>(value)), formatShare(share)),
-                tip, value > 0 ? token : Token::Text);
-    };
-    setFact(tr("elements"), formatCount(static_cast<qint64>(c.elements)), tr("Values cast"));
-    count(tr("zeros"), c.zeros, tr("Exact zeros before the cast"));
-    count(tr("underflow"), c.underflow, tr("Not zero before, code \u00b10 after the cast"), Token::Warn);
-    count(tr("subnormal"), c.subnormal, tr("Stored below the smallest normal value"));
-    count(tr("over range"), c.overRange, tr("Magnitude \u00d7 scale above the next float after the largest value"));
-    count(tr("clipped"), c.clipped, tr("Rounds above the largest value"), Token::Warn);
-    count(tr("Inf"), c.inf, tr("Infinite before the cast"), Token::Nonfinite);
-    count(tr("NaN"), c.nan, tr("Not a number before the cast"), Token::Nonfinite);
-    setFact(tr("SQNR"),
-            std::isnan(r.sqnrDb)   ? notMeasured()
-            : std::isinf(r.sqnrDb) ? tr("no error")
-                                   : tr("%1 dB").arg(formatNumber(r.sqnrDb, 3)),
-            tr("10\u00b7log\u2081\u2080(\u03a3x\u00b2 \u00f7 \u03a3(x\u0302\u2212x)\u00b2) over finite values"));
-    setFact(tr("dynamic range"),
-            r.dynamicRange ? tr("%1 binades").arg(formatNumber(*r.dynamicRange, 3)) : notMeasured(),
-            tr("log\u2082 of largest \u00f7 smallest non-zero magnitude"));
-    if (r.next) {
-        setFact(tr("next scale \u00d7"), number(r.next->scale), exact(r.next->scale));
-        setFact(tr("next window"), joined(r.next->history),
-                tr("After the update and its roll: slot 0 open, 1 oldest closed, last newest closed"));
-    }
-    if (!r.blocks.empty())
-        setFact(tr("blocks"), formatCount(static_cast<qint64>(r.blocks.size())),
-                tr("First block: scale %1, amax %2").arg(exact(r.blocks.front().scale), exact(r.blocks.front().amax)));
-    for (int i = used_; i < factRows_.size(); ++i) {
-        factRows_[i].first->hide();
-        factRows_[i].second->hide();
-    }
-    Q_EMIT resultChanged();
 }
 
 }  // namespace mantissa::gui
