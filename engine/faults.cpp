@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/plan/precision_plan.h"
 #include "kernels/error.h"
 
 namespace mantissa::engine {
@@ -82,6 +83,18 @@ void check(const PlantedFault& fault, const PrecisionPlan& plan, const ModelConf
     }
 }
 
+/// The linear that a fault's target names; checked to be able to have it.
+int linearOf(const PlantedFault& planted, const PrecisionPlan& plan, const ModelConfig& model) {
+    const size_t slash = planted.target.find('/');
+    const std::string name = planted.target.substr(0, slash);
+    for (int linear = 0; linear < plan.linearCount() && slash != std::string::npos; ++linear) {
+        if (plan.linears[static_cast<size_t>(linear)].fullName() != name) continue;
+        check(planted, plan, model, linear);
+        return linear;
+    }
+    invalid(planted, "no such tensor; targets look like h.2.mlp.fc1/input");
+}
+
 void changeTensor(StepProgram& program, Backend& backend, const ParameterInfo& tensor,
                   const std::function<void(std::vector<float>&)>& change) {
     std::vector<float> values(static_cast<size_t>(tensor.count()));
@@ -101,17 +114,20 @@ const ParameterInfo& weightOf(const StepProgram& program, int linear) {
 
 }  // namespace
 
+std::string faultRefusal(const PlantedFault& fault, const TrainerConfig& config) {
+    try {
+        linearOf(fault, makePrecisionPlan(config.model, config.precision), config.model);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
 FaultPlanter::FaultPlanter(const TrainerConfig& config, const PrecisionPlan& plan, const ParameterLayout&) {
     for (const PlantedFault& planted : config.faults) {
         Fault fault;
         fault.planted = planted;
-        fault.linear = -1;
-        const std::string name = planted.target.substr(0, planted.target.find('/'));
-        for (int linear = 0; linear < plan.linearCount(); ++linear)
-            if (plan.linears[static_cast<size_t>(linear)].fullName() == name) fault.linear = linear;
-        if (fault.linear < 0 || planted.target.find('/') == std::string::npos)
-            invalid(planted, "no such tensor; targets look like h.2.mlp.fc1/input");
-        check(planted, plan, config.model, fault.linear);
+        fault.linear = linearOf(planted, plan, config.model);
         faults_.push_back(fault);
     }
 }

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/config.h"
 #include "engine/model/step_program.h"
 
 namespace mantissa::engine {
+
+/// Why a fault cannot be planted in this model under this plan, as FaultPlanter would say; "" when it can.
+std::string faultRefusal(const PlantedFault& fault, const TrainerConfig& config);
 
 /// Thread: the trainer's.
 class FaultPlanter {

@@ -1,6 +1,7 @@
 // what-if, diagnose, plan-of: what the recorded numerics of a run say.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -136,10 +137,9 @@ std::string commandOf(const RunSummary& run, const ProposedChange& change) {
     for (const auto& set : change.sets) sets += fmt::format(" '{}={}'", set.path, set.value);
     if (isActive(run.status) && change.live && !sets.empty())
         return fmt::format("mantissa-run set {}{}", run.name, sets);
-    if (change.forkStep < 0) return "";
     std::string flags;
     for (const auto& set : change.sets) flags += fmt::format(" --set '{}={}'", set.path, set.value);
-    return fmt::format("mantissa-run fork {} --at {}{}", run.name, change.forkStep, flags);
+    return fmt::format("mantissa-run fork {} --at {}{}", run.name, std::max<int64_t>(0, change.forkStep), flags);
 }
 
 Json findingJson(const RunSummary& run, const Finding& finding) {

@@ -287,7 +287,8 @@ void addRunCommands(CLI::App& app, Context& context) {
 
     auto* forking = app.add_subcommand("fork", "Goes on from a checkpoint as a new run");
     forking->add_option("RUN", options->run, "Id or name")->required();
-    forking->add_option("--at", options->step, "Step of the checkpoint")->check(CLI::Range(int64_t{0}, kMostSteps));
+    forking->add_option("--at", options->step, "Step of the checkpoint; 0 begins anew")
+        ->check(CLI::Range(int64_t{0}, kMostSteps));
     forking->add_flag("--now", options->now, "From now: a run that is going writes a checkpoint first");
     auto* forkName = forking->add_option("--name", options->name, "Name of the new run");
     forking->add_option("--tag", options->tags, "Tag, repeatable")->allow_extra_args(false);

@@ -234,7 +234,8 @@ void JobRunner::announce() {
     writer_->setDevice(facts.device, facts.deviceName, started.planBytes);
     mailbox_.post(std::move(started));
     if (plan_.checkpoint.empty())
-        event("started", fmt::format("Started on {} ({}, {} threads).", facts.deviceName, facts.isa, facts.threads));
+        event("started", fmt::format("{}{}Started on {} ({}, {} threads).", plan_.origin,
+                                     plan_.origin.empty() ? "" : " ", facts.deviceName, facts.isa, facts.threads));
     if (facts.replacedCharacters > 0)
         event("notice", fmt::format("{} characters of the text are outside the tokenizer's set and became \"?\".",
                                     facts.replacedCharacters));

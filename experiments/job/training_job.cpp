@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/faults.h"
 #include "experiments/job/job_runner.h"
 #include "experiments/report/device_choice.h"
 #include "experiments/store/ulid.h"
@@ -100,6 +102,33 @@ std::string changesOf(RunStore& store, const RunSummary& run, const RunSpec& spe
     return text;
 }
 
+/// Planted faults that come from the run gone on from and have no place left under the changed plan (a scale that is
+/// not delayed any more cannot stop being updated) are left out. What was left out, in words ("" for nothing).
+std::string leaveOutFaults(RunStore& store, const RunSummary& run, RunSpec& spec) {
+    const ParsedSpec stored = parseSpec(store.document(run.id).specJson);
+    if (!stored.ok()) return "";
+    const auto& before = stored.spec.trainer.faults;
+    auto& faults = spec.trainer.faults;
+    std::string text;
+    for (auto fault = faults.begin(); fault != faults.end();) {
+        const bool inherited = std::any_of(before.begin(), before.end(), [&](const engine::PlantedFault& one) {
+            return one.kind == fault->kind && one.step == fault->step && one.target == fault->target;
+        });
+        const std::string refusal = inherited ? engine::faultRefusal(*fault, spec.trainer) : "";
+        if (!refusal.empty()) text += fmt::format(" Left out of {}.", refusal);
+        fault = refusal.empty() ? fault + 1 : faults.erase(fault);
+    }
+    return text;
+}
+
+/// Step 0 needs no checkpoint: a fork there begins anew.
+bool beginsAnew(RunStore& store, const RunSummary& run, int64_t step) {
+    if (step != 0) return false;
+    for (const auto& row : store.checkpoints(run.id))
+        if (row.onDisk && row.step == 0) return false;
+    return true;
+}
+
 FileLock lockRun(const RunStore& store, const std::string& id, const std::string& name) {
     FileLock lock;
     if (!lock.acquire(runLockPath(store, id), 1000))
@@ -122,6 +151,28 @@ std::string linkFolder(const std::string& from, const std::string& to) {
     return from;
 }
 
+/// Where a fork goes on from; the parent's id.
+std::string prepareFork(RunStore& store, JobPlan& plan) {
+    const RunSummary run = store.find(plan.options.forkRun);
+    const std::string leftOut = leaveOutFaults(store, run, plan.spec);
+    if (beginsAnew(store, run, plan.options.resumeStep)) {
+        plan.origin = fmt::format("Forked from {}, from the start.{}", run.name, leftOut);
+        return run.id;
+    }
+    const CheckpointRow checkpoint = findCheckpoint(store, run, plan.options.resumeStep);
+    if (checkpoint.step >= plan.spec.trainer.steps)
+        throw Error(ErrorCode::InvalidConfig,
+                    fmt::format("a fork of {} at step {} has nothing left to do of {} steps; a larger train.steps "
+                                "lets it go on",
+                                run.name, checkpoint.step, plan.spec.trainer.steps));
+    checkCheckpoint(store, run, checkpoint, plan);
+    plan.checkpointStep = checkpoint.step;
+    plan.origin = fmt::format("Forked from {} at step {}.{}", run.name, checkpoint.step, leftOut);
+    // Its own links: the parent may drop the checkpoint while this run waits for the device.
+    plan.checkpoint = linkFolder(checkpoint.path, fmt::format("{}/{}/origin", store.folder(), plan.runId));
+    return run.id;
+}
+
 /// Finds or makes the run's row and takes its lock.
 FileLock settle(RunStore& store, JobPlan& plan) {
     JobOptions& options = plan.options;
@@ -136,31 +187,16 @@ FileLock settle(RunStore& store, JobPlan& plan) {
                         fmt::format("run {} has done all of its {} steps; a larger train.steps lets it go on", run.name,
                                     plan.spec.trainer.steps));
         const std::string changes = changesOf(store, run, plan.spec);
+        const std::string leftOut = leaveOutFaults(store, run, plan.spec);
         checkCheckpoint(store, run, checkpoint, plan);
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;
-        plan.origin = fmt::format("Resumed from the checkpoint of step {}.{}", checkpoint.step, changes);
+        plan.origin = fmt::format("Resumed from the checkpoint of step {}.{}{}", checkpoint.step, changes, leftOut);
         return lock;
     }
     plan.runId = makeUlid();
     plan.name = options.name.empty() ? plan.spec.defaultName() : options.name;
-    std::string parent;
-    if (!options.forkRun.empty()) {
-        const RunSummary run = store.find(options.forkRun);
-        const CheckpointRow checkpoint = findCheckpoint(store, run, options.resumeStep);
-        if (checkpoint.step >= plan.spec.trainer.steps)
-            throw Error(ErrorCode::InvalidConfig,
-                        fmt::format("a fork of {} at step {} has nothing left to do of {} steps; a larger train.steps "
-                                    "lets it go on",
-                                    run.name, checkpoint.step, plan.spec.trainer.steps));
-        checkCheckpoint(store, run, checkpoint, plan);
-        parent = run.id;
-        plan.checkpoint = checkpoint.path;
-        plan.checkpointStep = checkpoint.step;
-        plan.origin = fmt::format("Forked from {} at step {}.", run.name, checkpoint.step);
-        // Its own links: the parent may drop the checkpoint while this run waits for the device.
-        plan.checkpoint = linkFolder(checkpoint.path, fmt::format("{}/{}/origin", store.folder(), plan.runId));
-    }
+    const std::string parent = options.forkRun.empty() ? "" : prepareFork(store, plan);
     FileLock lock = lockRun(store, plan.runId, plan.name);
     insertRun(store, plan.runId, plan.spec, plan.name, options.tags, options.device.device, parent,
               plan.checkpointStep);

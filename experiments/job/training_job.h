@@ -113,12 +113,12 @@ struct JobOptions {
     std::string resumeRun;    ///< ULID of a run to go on with; "" for a new one. The spec is then the run's own
     int64_t resumeStep = -1;  ///< checkpoint to go on from; −1: the newest
     bool otherClass = false;  ///< allow a checkpoint of another determinism class
-    std::string forkRun;      ///< ULID of a run whose checkpoint (resumeStep) the new run starts from
-    bool beside = false;      ///< do not wait for other runs on the device
+    std::string forkRun;  ///< ULID of a run whose checkpoint (resumeStep) the new run starts from; 0: from the start
+    bool beside = false;  ///< do not wait for other runs on the device
     /// Steps alone: no evaluation and no checkpoint at the end. Where the device measures energy, steps go on after the
     /// spec's until there are ten seconds of it.
     bool measureOnly = false;
-    bool headless = false;    ///< nobody is there to answer: policy "pause" acts as "stop"
+    bool headless = false;  ///< nobody is there to answer: policy "pause" acts as "stop"
     /// Name of what has to end first, "" when nothing; asked from the job's thread until it is "". May be empty.
     std::function<std::string()> waitFor;
     /// Makes the trainer; empty: the engine's. For tests.

@@ -19,6 +19,7 @@ std::string placeOf(const engine::CatalogueEntry& entry) {
 
 std::string percentText(double share) {
     if (std::isnan(share)) return "not known";
+    if (share >= 0.0995) return fmt::format("{:.0f} %", share * 100);  // not "1e+02 %"
     return share == 0 ? "0" : fmt::format("{:.2g} %", share * 100);
 }
 

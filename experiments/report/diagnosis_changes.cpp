@@ -259,7 +259,7 @@ void rank(std::vector<Candidate>& list, Finding& finding) {
         if (sets.size() == 1 && sets[0].path != "precision.rules" && !fields.insert(sets[0].path).second) continue;
         // A change that makes nothing better is none.
         const auto& change = candidate.change;
-        if (!candidate.ends && !std::isnan(change.after) && change.after >= 0.9 * change.before) continue;
+        if (change.before > 0 && change.after >= 0.9 * change.before) continue;
         if (finding.changes.size() < 6) finding.changes.push_back(std::move(candidate.change));
     }
 }
@@ -341,8 +341,11 @@ double measure(const Reading& reading, const Finding& finding, const std::string
         return static_cast<double>(bad);
     }
     if (figure == "frozen_updates") {
-        const int64_t from = std::max(first, finding.firstStep), to = std::min(last, finding.lastStep);
-        return static_cast<double>(std::max<int64_t>(0, to - from + 1));
+        int64_t frozen = 0;  // in this reading: a fork has its own
+        for (const Finding& one : findTroubles(reading))
+            if (one.kind == finding.kind && one.tensorIndex == finding.tensorIndex)
+                frozen += std::max<int64_t>(0, std::min(last, one.lastStep) - std::max(first, one.firstStep) + 1);
+        return static_cast<double>(frozen);
     }
     if (finding.tensorIndex < 0) return std::nan("");
     const Statistic statistic = figure == "clipped_share" ? Statistic::ClippedShare : Statistic::UnderflowShare;
@@ -370,6 +373,51 @@ void describe(AppliedChange& applied, const Reading& reading, const Finding& fin
     applied.brought = text.empty() ? "no step has been recorded since" : text + ".";
 }
 
+/// A rule or a planted fault in a line, not in JSON; of a longer list what is new or gone, and how much stays.
+std::string listText(const std::string& json, const std::string& other) {
+    const Json list = Json::parse(json, nullptr, false), before = Json::parse(other, nullptr, false);
+    if (!list.is_array() || !before.is_array()) return json;
+    std::string text;
+    size_t same = 0;
+    for (const Json& one : list) {
+        if (std::find(before.begin(), before.end(), one) != before.end() || !one.is_object()) {
+            ++same;
+            continue;
+        }
+        std::string words;
+        for (const char* key : {"match", "kind", "gemm", "recipe", "target"})
+            if (one.contains(key) && one[key].is_string() && one[key] != "all")
+                words += (words.empty() ? "" : " ") + one[key].get<std::string>();
+        text += (text.empty() ? "" : ", ") + words;
+    }
+    if (same > 0) text = fmt::format("{}{}{} as before", text, text.empty() ? "" : " and ", same);
+    return text.empty() ? "none" : text;
+}
+
+std::string changeText(const RunSpec& before, const RunSpec& after) {
+    std::string text;
+    for (const auto& one : differences(before, after))
+        text += fmt::format("{}{}: {} → {}", text.empty() ? "" : "; ", one.path, listText(one.left, one.right),
+                            listText(one.right, one.left));
+    return text;
+}
+
+std::string forkText(const RunSummary& run) {
+    return run.parentStep > 0 ? fmt::format("fork {} from step {}", run.name, run.parentStep)
+                              : fmt::format("fork {} from the start", run.name);
+}
+
+/// A fork that waits, or that ended before its first step.
+AppliedChange withoutSteps(const RunSummary& run) {
+    AppliedChange applied;
+    applied.run = run.id;
+    applied.runName = run.name;
+    applied.step = run.parentStep + 1;
+    applied.text = forkText(run);
+    applied.brought = run.statusText.empty() ? "no step has been recorded since" : run.statusText;
+    return applied;
+}
+
 }  // namespace
 
 void findApplied(RunStore& store, const Reading& reading, Finding& finding) {
@@ -382,9 +430,7 @@ void findApplied(RunStore& store, const Reading& reading, Finding& finding) {
         applied.run = reading.run.id;
         applied.runName = reading.run.name;
         applied.step = step;
-        for (const auto& one : differences(reading.settings[s - 1].spec, reading.settings[s].spec))
-            applied.text +=
-                fmt::format("{}{}: {} → {}", applied.text.empty() ? "" : "; ", one.path, one.left, one.right);
+        applied.text = changeText(reading.settings[s - 1].spec, reading.settings[s].spec);
         const int64_t end = s + 1 < reading.settings.size() ? reading.settings[s + 1].firstStep - 1 : last;
         applied.before = measure(reading, finding, figure, finding.firstStep, step - 1);
         applied.after = measure(reading, finding, figure, step, end);
@@ -395,18 +441,19 @@ void findApplied(RunStore& store, const Reading& reading, Finding& finding) {
         finding.applied.push_back(std::move(applied));
     }
     for (const auto& run : store.runs()) {
-        if (run.parent != reading.run.id || run.step <= run.parentStep) continue;
+        if (run.parent != reading.run.id) continue;
+        if (run.step <= run.parentStep) {
+            finding.applied.push_back(withoutSteps(run));
+            continue;
+        }
         const Reading child = readRun(store, run.id);
         if (child.tensors() != reading.tensors()) continue;
         AppliedChange applied;
         applied.run = run.id;
         applied.runName = run.name;
         applied.step = run.parentStep + 1;
-        for (const auto& one : differences(reading.settings.back().spec, child.settings.front().spec))
-            applied.text +=
-                fmt::format("{}{}: {} → {}", applied.text.empty() ? "" : "; ", one.path, one.left, one.right);
-        applied.text = fmt::format("fork {} from step {}{}{}", run.name, run.parentStep,
-                                   applied.text.empty() ? "" : ": ", applied.text);
+        applied.text = changeText(reading.settings.back().spec, child.settings.front().spec);
+        applied.text = forkText(run) + (applied.text.empty() ? "" : ": ") + applied.text;
         const int64_t end = child.lastStep();
         applied.before = measure(reading, finding, figure, finding.firstStep, last);
         applied.after = measure(child, finding, figure, std::max(applied.step, finding.firstStep), end);

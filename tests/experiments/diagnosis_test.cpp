@@ -89,7 +89,6 @@ class PlantedFaults : public testing::Test {
         EXPECT_FALSE(finding.changes.empty());
         if (finding.changes.empty()) return {};
         const ProposedChange& change = finding.changes.front();
-        EXPECT_GE(change.forkStep, 0) << change.title;
         RunSpec spec;
         {
             RunStore store(folder_ / "s", RunStore::Mode::ReadOnly);
@@ -99,7 +98,7 @@ class PlantedFaults : public testing::Test {
         for (const auto& set : change.sets) EXPECT_TRUE(setPath(spec, set.path, set.value).empty()) << set.path;
         JobOptions fork = options();
         fork.forkRun = id;
-        fork.resumeStep = change.forkStep;
+        fork.resumeStep = std::max<int64_t>(0, change.forkStep);
         std::string made;
         test::runFake(spec, fork, &made);
         if (child != nullptr) *child = made;
@@ -124,6 +123,8 @@ class PlantedFaults : public testing::Test {
         ASSERT_FALSE(again.findings.empty());
         ASSERT_EQ(again.findings.front().applied.size(), 1u) << told(again);
         EXPECT_TRUE(again.findings.front().applied.front().ended) << told(again);
+        std::printf("%s: %s: %s\n", finding.place().c_str(), again.findings.front().applied.front().text.c_str(),
+                    again.findings.front().applied.front().brought.c_str());
     }
     /// The same training again; the change ranked first is made in the running job after step `at`.
     void expectLiveChangeHelps(const RunSpec& spec, const Finding& finding, int64_t at) {
@@ -204,6 +205,7 @@ TEST_F(PlantedFaults, ScaleFrozenByAnInf) {
     ASSERT_FALSE(finding.changes.empty());
     EXPECT_EQ(finding.changes.front().expected, "updates with a frozen scale 16 → 0");
     expectLiveChangeHelps(spec, finding, 28);
+    expectForkHelps(diagnosis.run, finding, 50);
 }
 
 TEST_F(PlantedFaults, WeightSetToNan) {
@@ -234,6 +236,8 @@ TEST_F(PlantedFaults, ALayerWhoseScaleNeverUpdates) {
     ASSERT_FALSE(finding.changes.empty());
     EXPECT_TRUE(finding.changes.front().live);
     expectLiveChangeHelps(spec, finding, 20);
+    EXPECT_EQ(finding.changes.front().forkStep, -1) << "it was so from the first step on";
+    expectForkHelps(diagnosis.run, finding, 40);
 }
 
 /// So small a model spreads its gradients over few binades: the limit is lowered for it.
@@ -263,6 +267,8 @@ TEST_F(PlantedFaults, AStaleWeightCopy) {
     ASSERT_FALSE(finding.changes.empty());
     EXPECT_THAT(finding.changes.front().expected, HasSubstr("→ 0"));
     expectLiveChangeHelps(spec, finding, 25);
+    EXPECT_EQ(finding.changes.front().forkStep, 10);
+    expectForkHelps(diagnosis.run, finding, 40);
 }
 
 /// Two planted outlier channels in a trained model: the policy moves exactly their linears, and the loss is back. The
@@ -317,6 +323,7 @@ TEST_F(PlantedFaults, AutomaticPrecisionFindsThePlantedPlacesAndBringsTheLossBac
     const double wanted = late(healthy), hurt = late(fp8), healed = late(automatic);
     const std::string losses =
         "healthy " + std::to_string(wanted) + ", FP8 " + std::to_string(hurt) + ", automatic " + std::to_string(healed);
+    std::printf("loss: %s; moved: %s, %s\n", losses.c_str(), moved[0].c_str(), moved[1].c_str());
     EXPECT_GT(hurt - wanted, 0.005) << "the fault does harm: " << losses;
     EXPECT_LT(std::abs(healed - wanted), 0.2 * (hurt - wanted)) << losses;
 }
