@@ -314,6 +314,8 @@ EvalResult TrainerCore::evaluate() {
 void TrainerCore::setProbes(const ProbeConfig& probes) {
     requireNoneAhead();
     applyShadow(probes);
+    if (config_.probes.shadowEvery > 0) memory_.workspace -= program_->shadowBytes();
+    if (probes.shadowEvery > 0) memory_.workspace += program_->shadowBytes();
     config_.probes = probes;
     // The codes of the next step's weights are there already; their statistics are taken again as the new probes want
     // them.

@@ -62,6 +62,7 @@ class StepProgram {
                      TensorTap* tap);
     /// Linears whose products run again on shadow steps (empty: all); nullptr: no shadow steps, their memory goes.
     void setShadow(kernels::Backend& backend, const std::vector<bool>* linears);
+    size_t shadowBytes() const { return 2 * plainBytes(); }  ///< of the plain operands that shadow steps read
     void setPlanted(std::vector<PlantedValue> planted) { model_.setPlanted(std::move(planted)); }
     /// What a step's probes left, on its way to the host: those that `flags` asked for.
     ProbeCopies startProbes(kernels::Backend& backend, const PassFlags& flags) const;

@@ -59,7 +59,8 @@ void addSpecCommands(CLI::App& app, Context& context);      ///< presets, check,
 void addDevicesCommand(CLI::App& app, Context& context);    ///< devices
 void addStoreCommands(CLI::App& app, Context& context);     ///< store check|salvage|compact|info
 void addLiveCommands(CLI::App& app, Context& context);      ///< set, pause, stop, checkpoint, capture
-void addNumericsCommands(CLI::App& app, Context& context);  ///< what-if, diagnose, plan-of
+void addNumericsCommands(CLI::App& app, Context& context);  ///< what-if, shadow, diagnose, plan-of
 void addInspectCommand(CLI::App& app, Context& context);    ///< inspect
+void addProbesCommand(CLI::App& app, Context& context);     ///< probes
 
 }  // namespace mantissa::experiments::cli

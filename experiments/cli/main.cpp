@@ -115,6 +115,7 @@ int runCommand(int argc, char** argv) {
     addListCommands(app, context);
     addNumericsCommands(app, context);
     addInspectCommand(app, context);
+    addProbesCommand(app, context);
     addCompareCommand(app, context);
     addExportCommand(app, context);
     addSpecCommands(app, context);

@@ -7,6 +7,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/report/diagnosis.h"
+#include "experiments/report/shadow_rank.h"
 #include "experiments/report/what_if.h"
 #include "experiments/text/output_file.h"
 #include "kernels/error.h"
@@ -243,6 +244,40 @@ int planOf(const Context& context, const Options& options) {
     return kDone;
 }
 
+int rankProducts(const Context& context, const Options& options) {
+    RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
+    const RunSummary run = store.find(options.run);
+    const auto ranks = rankShadows(store, run.id, options.from, options.to > 0 ? options.to : -1);
+    if (ranks.empty() && !context.json) {
+        std::printf("No product of %s was measured in these steps: mantissa-run set RUN probes.shadow_every=100\n",
+                    run.name.c_str());
+        return kDone;
+    }
+    Json list = Json::array();
+    std::vector<std::vector<std::string>> table;
+    const auto decibels = [](double error) { return -20 * std::log10(error); };
+    for (const ShadowRank& rank : ranks) {
+        const std::string linear = rank.linear.empty() ? rank.layer : rank.layer + "." + rank.linear;
+        list.push_back({{"linear", linear},
+                        {"gemm", rank.gemm},
+                        {"measured", rank.measured},
+                        {"relative_error", number(rank.meanError)},
+                        {"sqnr_db", number(decibels(rank.meanError))},
+                        {"worst_relative_error", number(rank.worstError)},
+                        {"worst_sqnr_db", number(decibels(rank.worstError))},
+                        {"worst_step", rank.worstStep}});
+        table.push_back({std::to_string(table.size() + 1), linear, rank.gemm, share(rank.meanError),
+                         digits(decibels(rank.meanError), 3) + " dB", share(rank.worstError),
+                         std::to_string(rank.worstStep), std::to_string(rank.measured)});
+    }
+    if (context.json)
+        printJson({{"run", run.id}, {"products", list}});
+    else
+        printTable({"", "linear", "product", "error", "SQNR", "worst", "at step", "measured"}, table,
+                   {true, false, false, true, true, true, true, true});
+    return kDone;
+}
+
 }  // namespace
 
 void addNumericsCommands(CLI::App& app, Context& context) {
@@ -265,6 +300,15 @@ void addNumericsCommands(CLI::App& app, Context& context) {
     asking->add_flag("--all", options->all, "With --json: every step of every choice");
     addCommonFlags(*asking, context, "mantissa-run what-if nano-fp8-delayed-s1 h.1/mlp.fc1/input --history-length 4");
     asking->callback([&context, options] { context.run = [&context, options] { return whatIf(context, *options); }; });
+
+    CLI::App* ranking = app.add_subcommand(
+        "shadow", "Products ranked by damage: their output against the same product in higher precision");
+    ranking->add_option("RUN", options->run, "Id or name")->required();
+    ranking->add_option("--from", options->from, "First step")->check(CLI::NonNegativeNumber);
+    ranking->add_option("--to", options->to, "Last step")->check(CLI::NonNegativeNumber);
+    addCommonFlags(*ranking, context, "mantissa-run shadow nano-fp8-delayed-s1");
+    ranking->callback(
+        [&context, options] { context.run = [&context, options] { return rankProducts(context, *options); }; });
 
     CLI::App* diagnosing = app.add_subcommand(
         "diagnose", "What is wrong where and since when, why, and which changes would help by how much");

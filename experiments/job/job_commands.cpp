@@ -194,6 +194,14 @@ void JobRunner::recordSpec() {
         document_.catalogue[i].recipe = catalogue[i].recipe;
         if (largestFinite(catalogue[i].format) > 0) document_.catalogue[i].format = catalogue[i].format;
     }
+    // Another recipe keeps other copies, shadow products keep plain operands.
+    const engine::MemoryPlan memory = stepper_->memoryPlan();
+    if (const auto by = planBy(memory); by != document_.planBytes) {
+        document_.planBytes = by;
+        document_.planNote = memory.note;
+        const Stepper::Facts facts = stepper_->facts();
+        writer_->setDevice(facts.device, facts.deviceName, memory.total());
+    }
     writer_->setDocument(document_);
     mailbox_.post(JobSpec{step, plan_.spec, catalogue});
 }

@@ -38,11 +38,6 @@ double median(std::deque<double> values) {
     return *middle;
 }
 
-std::map<std::string, uint64_t> planBy(const engine::MemoryPlan& plan) {
-    return {{"weights", plan.weights},         {"gradients", plan.gradients}, {"moments", plan.moments},
-            {"activations", plan.activations}, {"workspace", plan.workspace}, {"host", plan.host}};
-}
-
 RunStatus statusOf(ErrorCode code) {
     return code == ErrorCode::OutOfMemory || code == ErrorCode::DeviceUnavailable ? RunStatus::Refused
                                                                                   : RunStatus::Failed;
@@ -60,6 +55,11 @@ void addReading(const engine::DeviceReading& reading, StepRecord& record) {
 }
 
 }  // namespace
+
+std::map<std::string, uint64_t> planBy(const engine::MemoryPlan& plan) {
+    return {{"weights", plan.weights},         {"gradients", plan.gradients}, {"moments", plan.moments},
+            {"activations", plan.activations}, {"workspace", plan.workspace}, {"host", plan.host}};
+}
 
 JobRunner::JobRunner(JobPlan plan, Mailbox& mailbox, FileLock lock)
     : plan_(std::move(plan)),

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,9 @@ struct JobPlan {
     int64_t checkpointStep = 0;
     std::string origin;  ///< "Resumed from step 20.", "Forked from nano-bf16-s1 at step 20."; "" for a fresh start
 };
+
+/// Bytes by what they are for.
+std::map<std::string, uint64_t> planBy(const engine::MemoryPlan& plan);
 
 /// Thread: everything on the job's thread.
 class JobRunner {

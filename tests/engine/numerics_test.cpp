@@ -72,6 +72,30 @@ TEST(Probes, LookingLeavesTheStateUntouched) {
     }
 }
 
+/// Switched on while it runs, shadow products show in the memory plan, and the map of what ran stays that of training.
+TEST(Probes, ShadowSwitchedOnShowsInThePlan) {
+    TrainerConfig config = tinyConfig(PrecisionMode::Fp8, RecipeKind::Delayed);
+    Trainer later(config, {"cpu", 2, ""}, tokensFor(config));
+    const size_t without = later.memoryPlan().total();
+    later.step();
+    const auto before = later.effectivePrecision();
+    ProbeConfig probes = config.probes;
+    probes.shadowEvery = 1;
+    later.setProbes(probes);
+    EXPECT_FALSE(later.step().numerics->shadow.empty());
+    config.probes = probes;
+    const Trainer fromStart(config, {"cpu", 2, ""}, tokensFor(config));
+    EXPECT_GT(later.memoryPlan().total(), without);
+    EXPECT_EQ(later.memoryPlan().total(), fromStart.memoryPlan().total());
+    const auto after = later.effectivePrecision();
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t i = 0; i < after.size(); ++i)
+        EXPECT_EQ(after[i].a + after[i].b + after[i].recipe, before[i].a + before[i].b + before[i].recipe) << i;
+    probes.shadowEvery = 0;
+    later.setProbes(probes);
+    EXPECT_EQ(later.memoryPlan().total(), without);
+}
+
 /// amax and counters that the next step reports are those of the captured values.
 TEST(Capture, IsTheTensorOfTheNextStep) {
     for (RecipeKind recipe : {RecipeKind::Delayed, RecipeKind::Current}) {

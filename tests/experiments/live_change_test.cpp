@@ -65,6 +65,16 @@ TEST_F(LiveChange, FieldsOfTheSpecAreAppliedTogetherAndLogged) {
     EXPECT_EQ(store_->window(job_->runId(), 0, specs[1].first + 1).history, 4);
 }
 
+TEST_F(LiveChange, ShadowProductsSwitchedOnShowInTheMemoryPlan) {
+    start();
+    EXPECT_EQ(store_->document(job_->runId()).planBytes.at("workspace"), 0u);
+    const uint64_t before = store_->run(job_->runId())->planBytes;
+    job_->set({{"probes.shadow_every", "10"}});
+    ASSERT_TRUE(waitFor([&] { return store_->document(job_->runId()).planBytes.at("workspace") == 500; }));
+    EXPECT_TRUE(waitFor([&] { return store_->run(job_->runId())->planBytes == before + 500; }));
+    EXPECT_EQ(inForce().trainer.probes.shadowEvery, 10);
+}
+
 TEST_F(LiveChange, ARefusedChangeIsAnEventWithTheReasonAndChangesNothing) {
     start();
     job_->set({{"precision.margin", "1"}, {"precision.recipe", "fp7"}});

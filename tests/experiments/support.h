@@ -120,6 +120,7 @@ class FakeStepper final : public Stepper {
         engine::MemoryPlan plan;
         plan.weights = 1000;
         plan.moments = 2000;
+        plan.workspace = probes_.shadowEvery > 0 ? 500 : 0;
         return plan;
     }
     std::vector<engine::CatalogueEntry> catalogue() const override {
