@@ -344,7 +344,11 @@ void MainWindow::connectController() {
         updateStatus();
     });
     connect(&controller_, &RunController::runStarted, this, [this](const QString& id) {
-        // A second run that only waits does not take the view away from the one that goes.
+        // A second run that only waits does not take the view away from the one that goes, and the diagnosis that a
+        // fork was started from stays: it shows what the change brings.
+        const RunInfo* info = controller_.run(id);
+        const auto* numerics = qobject_cast<NumericsPage*>(page(pageName()));
+        if (info && numerics && info->parent == selected_ && numerics->mode() == NumericsPage::Mode::Diagnosis) return;
         if (controller_.currentRun() == id || selected_.isEmpty()) runList_->select(id);
         if (pageName() != QLatin1String("numerics")) openPage(QStringLiteral("live"));
     });

@@ -155,7 +155,7 @@ QWidget* ChangeDialog::makeForm() {
     if (mode_ == Mode::Fork) {
         addHead(*grid, tr("From"));
         from_ = new QComboBox(form);
-        addField(*grid, tr("Step"), QString(), from_, tr("checkpoint the child goes on from"));
+        addField(*grid, tr("Step"), QString(), from_, tr("the child goes on from there"));
         name_ = new QLineEdit(form);
         addField(*grid, tr("Name"), QString(), name_, tr("empty: made from the spec"));
         stop_ = new QCheckBox(tr("Stop %1 there").arg(runName_), form);
@@ -185,6 +185,8 @@ QWidget* ChangeDialog::makeForm() {
              tr("steps: SQNR, kurtosis, smallest value; 0 is never"));
     addField(*grid, tr("Exponents every"), QStringLiteral("probes.histograms"), new QLineEdit(form),
              tr("steps, of the probed ones; 0 is never"));
+    addField(*grid, tr("Shadow every"), QStringLiteral("probes.shadow_every"), new QLineEdit(form),
+             tr("steps: products again in higher precision; 0 is never"));
     if (mode_ == Mode::Fork) {
         addHead(*grid, tr("Other fields"));
         others_ = new QLineEdit(form);
@@ -282,14 +284,10 @@ void ChangeDialog::fillFrom(const std::vector<experiments::CheckpointRow>& check
         if (row->onDisk)
             from_->addItem(tr("step %1, %2").arg(formatCount(row->step), formatSize(double(row->bytes))),
                            qlonglong(row->step));
+    from_->addItem(tr("the start"), qlonglong(0));
     stop_->setVisible(going);
     connect(from_, &QComboBox::currentIndexChanged, this,
             [this] { stop_->setEnabled(from_->currentData().toLongLong() < 0); });
-    if (from_->count() == 0) {
-        from_->addItem(tr("none on disk"));
-        from_->setEnabled(false);
-        blocked_ = tr("%1 has no checkpoint on disk: there is nothing to go on from.").arg(runName_);
-    }
 }
 
 void ChangeDialog::setForkStep(qint64 step) {
@@ -434,6 +432,7 @@ void ChangeDialog::forkFromCheckpoint(qint64 step) {
     experiments::JobOptions options;
     options.forkRun = run_.toStdString();
     options.resumeStep = step;
+    if (const RunInfo* info = controller_.run(run_)) options.device.device = info->device.toStdString();
     options.name = name_->text().trimmed().toStdString();
     controller_.start(edited_, std::move(options));
     accept();

@@ -22,6 +22,7 @@ RunInfo makeRunInfo(const experiments::RunSummary& row) {
     info.note = text(row.note);
     for (const std::string& tag : row.tags) info.tags << text(tag);
     info.parent = text(row.parent);
+    info.parentStep = row.parentStep;
     info.state = row.status;
     info.step = row.step;
     info.steps = row.steps;
@@ -84,6 +85,7 @@ experiments::RunSummary makeSummary(const RunInfo& info) {
     row.alerts = info.alerts;
     row.worstAlert = info.worstAlert;
     row.parent = info.parent.toStdString();
+    row.parentStep = info.parentStep;
     return row;
 }
 

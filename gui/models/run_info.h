@@ -21,7 +21,8 @@ struct RunInfo {
     QString message;  ///< why it was refused, failed or diverged; "" else
     QString note;
     QStringList tags;
-    QString parent;
+    QString parent;         ///< run it was forked from
+    qint64 parentStep = 0;  ///< 0: from the start
     RunState state = RunState::Queued;
     qint64 step = 0, steps = 0;
     quint64 seed = 0;

@@ -111,7 +111,9 @@ std::vector<WhatIfRow> whatIfRows(const WhatIfReport& report, const RunSpec& spe
         row.asItIs = i == 0;
         row.setting = i == 0 ? QStringLiteral("as it is") : choiceName(choice, report.recorded);
         row.underflow = total.underflowShare;
-        row.clipped = total.clippedSteps == 0 ? 0 : total.clippedShare;
+        // Steps that clip by their amax alone, with a share that no histogram tells.
+        row.clipped = total.clippedSteps > 0 && total.clippedShare == 0 ? NAN : total.clippedShare;
+        if (total.clippedSteps == 0) row.clipped = 0;
         if (total.clippedSteps > 0)
             row.note = total.clippedSteps == 1 ? QStringLiteral("once")
                                                : QStringLiteral("in %1").arg(formatCount(total.clippedSteps));

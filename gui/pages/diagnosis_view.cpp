@@ -146,6 +146,10 @@ QWidget* DiagnosisView::buildDetail() {
     fork_ = new QPushButton(changesPart_);
     buttons->addWidget(apply_);
     buttons->addWidget(fork_);
+    edit_ = new QPushButton(tr("Look over first…"), changesPart_);
+    edit_->setAccessibleName(edit_->text());
+    edit_->setToolTip(tr("Opens the fork dialog with the change filled in"));
+    buttons->addWidget(edit_);
     buttons->addStretch(1);
     change->addLayout(buttons);
     rows->addWidget(changesPart_);
@@ -171,12 +175,14 @@ QWidget* DiagnosisView::buildDetail() {
         if (const ProposedChange* change = chosenChange())
             if (const auto spec = withChange(spec_, *change, &why)) Q_EMIT applyRequested(text(spec->toJson(-1)));
     });
-    connect(fork_, &QPushButton::clicked, this, [this] {
+    const auto fork = [this](bool now) {
         QString why;
         if (const ProposedChange* change = chosenChange())
             if (const auto spec = withChange(spec_, *change, &why))
-                Q_EMIT forkRequested(change->forkStep, text(spec->toJson(-1)));
-    });
+                Q_EMIT forkRequested(std::max<qint64>(0, change->forkStep), text(spec->toJson(-1)), now);
+    };
+    connect(fork_, &QPushButton::clicked, this, [fork] { fork(true); });
+    connect(edit_, &QPushButton::clicked, this, [fork] { fork(false); });
     return detail_;
 }
 
@@ -301,7 +307,7 @@ void DiagnosisView::fillChanges(const experiments::Finding& finding) {
         const ProposedChange& change = finding.changes[size_t(r)];
         const QString how =
             change.needsFork
-                ? change.forkStep >= 0 ? tr("fork from %1").arg(formatCount(change.forkStep)) : tr("start again")
+                ? change.forkStep > 0 ? tr("fork from %1").arg(formatCount(change.forkStep)) : tr("start again")
             : change.live && going_ ? tr("while it runs")
                                     : tr("fork");
         const QString cells[] = {text(change.title), text(change.expected), how};
@@ -341,13 +347,16 @@ void DiagnosisView::updateButtons() {
                        : change->needsFork ? tr("The state is spoilt: only going on from before the trouble helps")
                                            : tr("This change cannot be made while the run goes"));
     fork_->setEnabled(takes);
-    fork_->setText(change && change->forkStep >= 0 ? tr("Fork from %1…").arg(formatCount(change->forkStep))
-                                                   : tr("Start again with it…"));
+    edit_->setEnabled(takes);
+    fork_->setText(change && change->forkStep > 0 ? tr("Fork from %1").arg(formatCount(change->forkStep))
+                                                  : tr("Start again with it"));
     fork_->setAccessibleName(fork_->text());
-    fork_->setToolTip(!takes                  ? why
-                      : change->forkStep >= 0 ? tr("Opens the fork dialog: a child run from before the trouble")
-                                              : tr("No checkpoint from before the trouble is on disk: opens the launch "
-                                                   "dialog with the change filled in"));
+    const QString queue = going_ ? tr("; it waits until the device is free") : QString();
+    fork_->setToolTip(!takes                 ? why
+                      : change->forkStep > 0 ? tr("Starts a child run from before the trouble%1").arg(queue)
+                                             : tr("No checkpoint from before the trouble is on disk: starts a child "
+                                                  "run from the first step%1")
+                                                   .arg(queue));
     // One primary button: the way that works.
     for (auto [button, primary] : {std::pair(apply_, live), std::pair(fork_, !live)}) {
         button->setProperty("kind", primary ? QStringLiteral("primary") : QString());

@@ -36,13 +36,15 @@ class DiagnosisView : public QWidget {
     QTableWidget* changes() const { return changes_; }
     QPushButton* applyButton() const { return apply_; }
     QPushButton* forkButton() const { return fork_; }
+    QPushButton* lookOverButton() const { return edit_; }
 
   Q_SIGNALS:
     /// Show a series of a chart at a step ("numerics/h.1/…/clipped_share", "loss").
     void evidenceRequested(const QString& series, qint64 step);
     void tensorRequested(int tensor, qint64 step);
     void applyRequested(const QString& specJson);
-    void forkRequested(qint64 step, const QString& specJson);
+    /// step 0: from the start. now: at once, else after a look at the fork dialog.
+    void forkRequested(qint64 step, const QString& specJson, bool now);
     void runRequested(const QString& id);
 
   private:
@@ -67,7 +69,7 @@ class DiagnosisView : public QWidget {
     QVBoxLayout *evidence_ = nullptr, *applied_ = nullptr;
     QWidget *changesPart_ = nullptr, *appliedPart_ = nullptr;
     QTableWidget* changes_ = nullptr;
-    QPushButton *apply_ = nullptr, *fork_ = nullptr;
+    QPushButton *apply_ = nullptr, *fork_ = nullptr, *edit_ = nullptr;
 };
 
 }  // namespace mantissa::gui

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gui/format/numbers.h"
+#include "gui/models/statistic_map.h"
 #include "gui/pages/numerics_page.h"
 #include "gui/plot/heat_widgets.h"
 #include "gui/widgets/segmented_bar.h"
@@ -22,41 +23,6 @@ struct CellResult {
     HeatCells cells;
     float lowest = INFINITY, highest = -INFINITY;
 };
-
-/// The worst of the shadow measurements of the products, in the rows of the tensors that shadowGemm() gives them.
-Heatmap shadowMap(RunStore& store, const std::string& id, int64_t first, int64_t last, int columns) {
-    Heatmap map;
-    const RunDocument document = store.document(id);
-    map.firstStep = std::max<int64_t>(1, first);
-    map.lastStep = last;
-    map.tensors = int(document.catalogue.size());
-    map.columns = std::max(1, columns);
-    const size_t cells = size_t(map.tensors) * size_t(map.columns);
-    map.values.assign(cells, std::numeric_limits<float>::quiet_NaN());
-    map.nonFinite.assign(cells, 0);
-    map.steps.assign(cells, 0);
-    const double span = double(map.lastStep - map.firstStep + 1);
-    for (const ShadowRow& row : store.shadow(id, map.firstStep, map.lastStep)) {
-        const int column = std::clamp(int(double(row.step - map.firstStep) * map.columns / span), 0, map.columns - 1);
-        for (int t = 0; t < map.tensors; ++t) {
-            const auto& entry = document.catalogue[size_t(t)];
-            if (entry.layer != row.layer || entry.linear != row.linear || row.gemm != shadowGemm(entry.role)) {
-                continue;
-            }
-            const size_t cell = size_t(t) * size_t(map.columns) + size_t(column);
-            float& value = map.values[cell];
-            value = std::isnan(value) ? row.sqnrDb : std::min(value, row.sqnrDb);
-            ++map.steps[cell];
-        }
-    }
-    return map;
-}
-
-Heatmap readMap(RunStore& store, const std::string& id, const StatisticInfo& info, int64_t first, int64_t last,
-                int columns) {
-    return info.shadow ? shadowMap(store, id, first, last, columns)
-                       : store.heatmap(id, info.statistic, first, last, columns);
-}
 
 CellResult readCells(RunStore& store, const std::string& id, const StatisticInfo& info, const std::vector<int>& tensors,
                      int64_t first, int64_t last, int columns, double every) {
@@ -135,6 +101,10 @@ void NumericsPage::loadCells() {
     }
     if (view_->currentIndex() == kAtOneStep) {
         loadGrid();
+        return;
+    }
+    if (view_->currentIndex() == kRanked) {
+        loadRanks();
         return;
     }
     std::vector<int> tensors;

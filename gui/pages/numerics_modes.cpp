@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/report/probe_cost.h"
 #include "gui/format/numbers.h"
 #include "gui/models/first_trouble.h"
 #include "gui/models/what_if_rows.h"
@@ -24,9 +25,9 @@ using namespace experiments;
 
 namespace {
 
-enum Topic { kDiagnosis = 20, kTrouble, kWhatIf, kCheckpoints, kCaptured };
+enum Topic { kDiagnosis = 20, kTrouble, kWhatIf, kCaptured, kCost };
 constexpr double kDiagnoseAgain = 50;  // steps until an open diagnosis of a run that goes is made anew
-constexpr qint64 kWhatIfAgain = 100;
+constexpr qint64 kWhatIfAgain = 100, kCostAgain = 200;
 constexpr int64_t kWhatIfUpdates = 1024;
 
 }  // namespace
@@ -55,6 +56,13 @@ void NumericsPage::buildModes() {
         modeButtons_[i] = button;
     }
     modeButtons_[int(Mode::Trouble)]->hide();
+    const auto forkWentOn = [this](const QString& id) {
+        const RunInfo* info = controller().run(id);
+        if (mode_ == Mode::Diagnosis && info && info->parent == run_.id()) loadSoon();
+    };
+    connect(&controller(), &RunController::storeAdvanced, this, forkWentOn);
+    connect(&controller(), &RunController::runStarted, this, forkWentOn);
+    connect(&controller(), &RunController::runEnded, this, forkWentOn);
     connect(group, &QButtonGroup::idClicked, this, [this](int id) { setMode(Mode(id)); });
     connect(inspector_, &Inspector::specRequested, this,
             [this](const QString& spec, bool live) { requestSpec(spec, live, -1); });
@@ -130,9 +138,10 @@ void NumericsPage::ensureView() {
             });
             connect(diagnosis_, &DiagnosisView::applyRequested, this,
                     [this](const QString& spec) { requestSpec(spec, true, -1); });
-            connect(diagnosis_, &DiagnosisView::forkRequested, this, [this](qint64 step, const QString& spec) {
-                step < 0 ? Q_EMIT launchRequested(spec) : requestSpec(spec, false, step);
-            });
+            connect(diagnosis_, &DiagnosisView::forkRequested, this,
+                    [this](qint64 step, const QString& spec, bool now) {
+                        now ? forkNow(step, spec) : requestSpec(spec, false, step);
+                    });
             connect(diagnosis_, &DiagnosisView::runRequested, this, &Page::runRequested);
         }
         modes_->setCurrentWidget(diagnosis_);
@@ -146,9 +155,8 @@ void NumericsPage::ensureView() {
                 if (tensor >= 0 && tensor < int(catalogue.size()))
                     showTensor(QString::fromStdString(engine::tensorName(catalogue[size_t(tensor)])), step);
             });
-            connect(troubleView_, &TroubleView::forkRequested, this, [this](qint64 step, const QString& spec) {
-                step < 0 ? Q_EMIT launchRequested(spec) : requestSpec(spec, false, step);
-            });
+            connect(troubleView_, &TroubleView::forkRequested, this,
+                    [this](qint64 step, const QString& spec) { requestSpec(spec, false, std::max<qint64>(0, step)); });
             connect(troubleView_, &TroubleView::resumeRequested, this, [this] { controller().resume(run()); });
             setStatistic(3);  // amax
         }
@@ -157,16 +165,35 @@ void NumericsPage::ensureView() {
     }
 }
 
+bool NumericsPage::Forks::newsSince(const Forks& before) const {
+    return count != before.count || ended != before.ended || (before.steps == 0 && steps > 0) ||
+           steps >= before.steps + qint64(kDiagnoseAgain);
+}
+
+NumericsPage::Forks NumericsPage::forksNow() const {
+    Forks forks;
+    for (const RunInfo& other : controller().runs()) {
+        if (other.parent != run_.id()) continue;
+        ++forks.count;
+        forks.ended += other.ended();
+        forks.steps += other.step;
+    }
+    return forks;
+}
+
 void NumericsPage::loadDiagnosis() {
     if (run_.id().isEmpty() || !isVisible()) return;
     const double last = run_.lastStep();
-    if (diagnosedStep_ >= 0 && last >= diagnosedStep_ && last < diagnosedStep_ + kDiagnoseAgain) {
+    const Forks forks = forksNow();
+    if (diagnosedStep_ >= 0 && last >= diagnosedStep_ && last < diagnosedStep_ + kDiagnoseAgain &&
+        !forks.newsSince(diagnosedForks_)) {
         const RunInfo* info = controller().run(run_.id());
         if (info && info->going()) return;
         if (last == diagnosedStep_) return;
     }
     if (diagnosedStep_ < 0) diagnosis_->showReading();
     diagnosedStep_ = last;
+    diagnosedForks_ = forks;
     controller().load(
         this, kDiagnosis,
         [id = run_.id().toStdString()](RunStore& store) {
@@ -281,25 +308,46 @@ void NumericsPage::loadWhatIf() {
         [](const QString&) {});  // a capture that was removed meanwhile
 }
 
-/// live: the running job takes the spec's changes; else a fork from `step` (−1: its dialog offers what there is).
-void NumericsPage::requestSpec(const QString& specJson, bool live, qint64 step) {
-    if (live) {
-        Q_EMIT changeRequested(run(), specJson);
-        return;
-    }
+/// How much longer the run's probed steps took than the others: the status line says what looking costs.
+void NumericsPage::loadCost() {
+    if (run_.id().isEmpty() || !isVisible()) return;
+    const double last = run_.lastStep();
+    if (costStep_ >= 0 && last < costStep_ + kCostAgain && last >= costStep_) return;
+    costStep_ = last;
     controller().load(
-        this, kCheckpoints,
-        [id = run_.id().toStdString()](RunStore& store) {
-            const auto rows = store.checkpoints(id);
-            return std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.onDisk; });
+        this, kCost, [id = run_.id().toStdString()](RunStore& store) { return probedSteps(store, id); },
+        [this, id = run_.id()](const ProbedSteps& steps) {
+            if (id != run_.id()) return;
+            cost_ = steps.rate > 0 ? tr("; a probed step takes ×%1, which makes %2 % in all")
+                                         .arg(formatNumber(steps.probedMs / steps.plainMs, 3),
+                                              formatSigned(100 * steps.share(), 2))
+                                   : QString();
+            updateStatus();
         },
-        [this, specJson, step, id = run()](bool any) {
-            const RunInfo* info = controller().run(id);
-            if (any || (info && info->going()))
-                Q_EMIT forkRequested(id, step, specJson);
-            else
-                Q_EMIT launchRequested(specJson);
-        });
+        [](const QString&) {});
+}
+
+/// live: the running job takes the spec's changes; else a fork from `step` (0: from the start; −1: its dialog offers
+/// what there is).
+void NumericsPage::requestSpec(const QString& specJson, bool live, qint64 step) {
+    if (live)
+        Q_EMIT changeRequested(run(), specJson);
+    else
+        Q_EMIT forkRequested(run(), step, specJson);
+}
+
+/// The child's steps then bring the diagnosis up to date: what the change brought stands below the changes.
+void NumericsPage::forkNow(qint64 step, const QString& specJson) {
+    const auto parsed = experiments::parseSpec(specJson.toStdString());
+    if (!parsed.ok()) return;
+    experiments::JobOptions options;
+    options.forkRun = run().toStdString();
+    options.resumeStep = step;
+    if (const RunInfo* info = controller().run(run())) {
+        options.name = info->name.toStdString() + "-fork";
+        options.device.device = info->device.toStdString();
+    }
+    controller().start(parsed.spec, std::move(options));
 }
 
 /// "numerics/h.1/mlp.fc1/input/clipped_share": its tensor and statistic here; another metric on the Live page.

@@ -32,6 +32,16 @@ QToolButton* toolButton(Glyph glyph, const char* tip, QWidget* parent) {
     return button;
 }
 
+/// What is looked at, and how often.
+QString probeWords(const engine::ProbeConfig& probes) {
+    QStringList words;
+    if (probes.counters) words << QObject::tr("Counters every step");
+    if (probes.every > 0) words << QObject::tr("SQNR and kurtosis every %1").arg(formatCount(probes.every));
+    if (probes.histograms > 0) words << QObject::tr("exponents every %1").arg(formatCount(probes.histograms));
+    if (probes.shadowEvery > 0) words << QObject::tr("products again every %1").arg(formatCount(probes.shadowEvery));
+    return words.isEmpty() ? QObject::tr("No statistics are taken") : words.join(QStringLiteral(", "));
+}
+
 }  // namespace
 
 NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(controller, parent), run_(controller) {
@@ -60,6 +70,7 @@ NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(co
     }
     connect(&cellsTimer_, &QTimer::timeout, this, &NumericsPage::loadCells);
     connect(&dataTimer_, &QTimer::timeout, this, [this] {
+        loadCost();
         if (mode_ != Mode::Heatmap) {
             ensureView();
             return;
@@ -78,6 +89,8 @@ NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(co
         curvesTensor_ = -1;
         whatIfTensor_ = -1;
         diagnosedStep_ = -1;
+        costStep_ = -1;
+        cost_.clear();
         catalogueChanged();
     });
     connect(&run_, &RunSeries::documentChanged, this, &NumericsPage::catalogueChanged);
@@ -159,8 +172,8 @@ QWidget* NumericsPage::buildSelector() {
     roles_->setCurrent(2);
     row->addWidget(roles_);
     view_ = new QComboBox(area);
-    view_->addItems(
-        {QStringLiteral("layer × step"), QStringLiteral("tensor × step"), QStringLiteral("all at one step")});
+    view_->addItems({QStringLiteral("layer × step"), QStringLiteral("tensor × step"), QStringLiteral("all at one step"),
+                     QStringLiteral("ranked, worst first")});
     view_->setAccessibleName(QStringLiteral("View"));
     view_->setToolTip(QStringLiteral("Rows and columns of the heatmap"));
     row->addWidget(view_);
@@ -198,6 +211,7 @@ QWidget* NumericsPage::buildLeft() {
     gridRow->addWidget(grid_);
     stack_->addWidget(heat_);
     stack_->addWidget(gridPage);
+    stack_->addWidget(buildRanks());
     card_->body()->addWidget(stack_, 10);
 
     PlotOptions amax;
@@ -292,6 +306,7 @@ void NumericsPage::catalogueChanged() {
              t-- > 0;) {  // a gradient of the last layer that runs in FP8: where trouble shows first
             if (isFp8(catalogue[t])) {
                 selectTensor(int(t));
+                nobodyChose_ = true;
                 break;
             }
         }
@@ -331,7 +346,7 @@ void NumericsPage::rebuildRows() {
             }
         }
     }
-    stack_->setCurrentIndex(view_->currentIndex() == kAtOneStep ? 1 : 0);
+    stack_->setCurrentIndex(view_->currentIndex() == kAtOneStep ? 1 : view_->currentIndex() == kRanked ? 2 : 0);
     heat_->setRows(std::move(rows));
     heat_->setAccessibleName(QStringLiteral("%1 of %2 over steps")
                                  .arg(info().title, all ? QStringLiteral("all tensors")
@@ -388,6 +403,7 @@ void NumericsPage::loadSoon() {
 
 void NumericsPage::selectTensor(int tensor) {
     tensor_ = tensor;
+    nobodyChose_ = false;
     const auto& catalogue = run_.document().catalogue;
     if (tensor < 0 || tensor >= int(catalogue.size())) {
         inspector_->clear(
@@ -449,6 +465,7 @@ void NumericsPage::updateCursor() {
         loadGrid();
         return;
     }
+    if (view_->currentIndex() == kRanked) return cursor_->setText(QString());
     const double step = link_.cursor();
     const int row = heat_->hoveredRow() >= 0 ? heat_->hoveredRow() : heat_->selected();
     if (std::isnan(step) || row < 0) {
@@ -470,6 +487,13 @@ void NumericsPage::updateEvents() {
     heat_->setEvents(events);
     amax_->setEvents(events);
     counters_->setEvents(events);
+    // Until somebody chooses, the tensor of the worst alert is the one to look at.
+    const experiments::RunEvent* worst = nullptr;
+    for (const experiments::RunEvent& event : run_.events())
+        if (event.kind == "alert" && event.tensorIndex >= 0 && (!worst || event.severity > worst->severity))
+            worst = &event;
+    if (worst && nobodyChose_ && worst->tensorIndex < int(run_.document().catalogue.size()))
+        selectTensor(worst->tensorIndex);
     updateModes();
 }
 
@@ -554,12 +578,7 @@ void NumericsPage::keyPressEvent(QKeyEvent* event) {
 }
 
 void NumericsPage::updateStatus() {
-    const auto& probes = run_.spec().trainer.probes;
-    const QString next =
-        !run_.loaded() ? QString()
-                       : QStringLiteral("Counters every step, SQNR and kurtosis every %1, exponents every %2 steps")
-                             .arg(probes.every)
-                             .arg(probes.histograms);
+    const QString next = !run_.loaded() ? QString() : probeWords(run_.spec().trainer.probes) + cost_;
     if (next != status_) {
         status_ = next;
         Q_EMIT statusTextChanged();

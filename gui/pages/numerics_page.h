@@ -11,6 +11,7 @@
 class QComboBox;
 class QLineEdit;
 class QStackedWidget;
+class QTableWidget;
 class QToolButton;
 
 namespace mantissa::gui {
@@ -56,9 +57,15 @@ class NumericsPage : public Page {
     void keyPressEvent(QKeyEvent* event) override;
 
   private:
-    enum View { kLayerByStep, kTensorByStep, kAtOneStep };
+    enum View { kLayerByStep, kTensorByStep, kAtOneStep, kRanked };
     enum Pair { kRunA, kRunB, kRatio };
     struct TensorCurves;
+    /// What the forks of the run shown have done.
+    struct Forks {
+        int count = 0, ended = 0;
+        qint64 steps = 0;
+        bool newsSince(const Forks& before) const;
+    };
     void buildTools();
     void buildModes();
     void buildMore();
@@ -74,6 +81,8 @@ class NumericsPage : public Page {
     void applyScale();
     void loadWhatIf();
     void requestSpec(const QString& specJson, bool live, qint64 step);
+    void forkNow(qint64 step, const QString& specJson);
+    Forks forksNow() const;
     void showEvidence(const QString& series, qint64 step);
     QWidget* buildLeft();
     void catalogueChanged();
@@ -86,6 +95,8 @@ class NumericsPage : public Page {
     void takeTensor(TensorCurves curves);
     void loadReport();
     void loadGrid();
+    QWidget* buildRanks();
+    void loadRanks();
     void updateCursor();
     void selectTensor(int tensor);
     void goToTensor(const QString& text);
@@ -93,14 +104,16 @@ class NumericsPage : public Page {
     void firstTrouble();
     void updateEvents();
     void updateStatus();
+    void loadCost();
     const StatisticInfo& info() const;
     double probeEvery() const;
 
     RunSeries run_;
     XLink link_;
     int tensor_ = -1;
-    qint64 step_ = -1;      ///< of the inspector; -1: newest
-    QString wantedTensor_;  ///< asked for before the catalogue was there
+    bool nobodyChose_ = false;  ///< tensor_ is where the page began
+    qint64 step_ = -1;          ///< of the inspector; -1: newest
+    QString wantedTensor_;      ///< asked for before the catalogue was there
     float lowest_ = 0, highest_ = 0;
     std::shared_ptr<SeriesPyramid> curves_[7];  ///< amax, scale, held, underflow, subnormal, over range, clipped
     int curvesTensor_ = -1;
@@ -118,6 +131,7 @@ class NumericsPage : public Page {
     int whatIfTensor_ = -1;
     qint64 whatIfStep_ = -1;
     double diagnosedStep_ = -1;
+    Forks diagnosedForks_;
     QComboBox* view_ = nullptr;
     QLineEdit* goTo_ = nullptr;
     MessageStrip* banner_ = nullptr;
@@ -127,11 +141,13 @@ class NumericsPage : public Page {
     QStackedWidget* stack_ = nullptr;
     HeatmapView* heat_ = nullptr;
     HealthGrid* grid_ = nullptr;
+    QTableWidget* ranks_ = nullptr;
     PlotView *amax_ = nullptr, *counters_ = nullptr;
     OverviewStrip* overview_ = nullptr;
     Inspector* inspector_ = nullptr;
     QTimer cellsTimer_, dataTimer_;
-    QString status_;
+    QString status_, cost_;  ///< cost_: what the probes cost, from the run's own steps
+    double costStep_ = -1;
 };
 
 }  // namespace mantissa::gui

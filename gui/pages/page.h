@@ -63,7 +63,8 @@ class Page : public QWidget {
     void pageRequested(const QString& name);
     /// Start the given run again with another precision: opens the launch dialog with the spec (JSON) filled in.
     void launchRequested(const QString& specJson);
-    /// Go on from a checkpoint of a run as a child with this spec: opens the fork dialog. step -1: from now.
+    /// Go on from a checkpoint of a run as a child with this spec: opens the fork dialog. step 0: from the start; -1:
+    /// from now.
     void forkRequested(const QString& run, qint64 step, const QString& specJson);
     /// The running job takes what this spec changes between two steps.
     void changeRequested(const QString& run, const QString& specJson);

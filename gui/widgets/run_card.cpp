@@ -157,6 +157,12 @@ void RunCard::showOne(const RunInfo& info) {
     if (bad) setRow(tr("Reason"), info.message, Token::Bad);
     setRow(tr("Recipe"), info.recipe);
     setRow(tr("Effective"), effective_);
+    if (!info.parent.isEmpty()) {
+        const RunInfo* parent = controller_.run(info.parent);
+        const QString name = parent ? parent->name : tr("a run that was deleted");
+        setRow(tr("Forked from"), info.parentStep > 0 ? tr("%1, step %2").arg(name, formatCount(info.parentStep))
+                                                      : tr("%1, from the start").arg(name));
+    }
     setRow(tr("Data"), data_);
     setRow(tr("Device"), info.deviceName.isEmpty() ? info.device : info.deviceName);
     setRow(tr("Seed"), QString::number(info.seed));

@@ -108,9 +108,7 @@ void AmaxWindowView::paintEvent(QPaintEvent*) {
                                       QFontMetricsF(uiFont(TextSize::Small)).horizontalAdvance(second));
         const bool leftSide = x + 10 + width > area.right();
         const QRectF line(leftSide ? x - 10 - width : x + 10, top + 3, width + 2, 15);
-        QColor ground = color(Token::Panel);
-        ground.setAlphaF(0.8f);
-        painter.fillRect(line.adjusted(-2, 0, 2, 15), ground);
+        painter.fillRect(line.adjusted(-3, 0, 3, 15), color(Token::Panel));  // no bar shines through the words
         painter.setPen(color(Token::Text));
         painter.drawText(line, (leftSide ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter, first);
         painter.setFont(uiFont(TextSize::Small));

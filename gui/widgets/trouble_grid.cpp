@@ -168,9 +168,9 @@ void TroubleGrid::paintEvent(QPaintEvent*) {
             std::find(row.tensor, row.tensor + 3, report_->tensor) != row.tensor + 3 && report_->tensor >= 0;
         painter.setFont(uiFont(TextSize::Small, here));
         painter.setPen(color(here ? Token::Text : Token::Text2));
-        const bool alone = row.layer == QLatin1String("lm_head");  // a group of one row: its layer is its name
+        const bool alone = row.layer == QLatin1String("lm_head");  // a group of one row, named as in the heatmap
         painter.drawText(QRectF(34, rowTop(r) - 2, kLabels - 40, rowHeight() + 3), Qt::AlignRight | Qt::AlignVCenter,
-                         alone ? row.layer : row.linear);
+                         alone ? QStringLiteral("head") : row.linear);
         if (r == 0 || rows_[size_t(r) - 1].group != row.group) {
             painter.setPen(color(Token::Text3));
             painter.drawText(QRectF(6, rowTop(r) - 2, 40, rowHeight() + 3), Qt::AlignLeft | Qt::AlignVCenter,

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <QApplication>
+#include <QComboBox>
 #include <QElapsedTimer>
 #include <QLineEdit>
 #include <QSignalSpy>
+#include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QToolButton>
@@ -18,6 +20,7 @@
 #include "gui/dialogs/change_dialog.h"
 #include "gui/dialogs/checkpoint_dialog.h"
 #include "gui/models/plan_rules.h"
+#include "gui/models/statistic_map.h"
 #include "gui/models/what_if_rows.h"
 #include "gui/pages/diagnosis_view.h"
 #include "gui/pages/numerics_page.h"
@@ -210,6 +213,38 @@ TEST_F(Workbench, EveryStatisticHasCellsAndWords) {
     }
 }
 
+TEST_F(Workbench, TensorsAreRankedWorstFirst) {
+    experiments::RunStore store(path_.toStdString(), experiments::RunStore::Mode::ReadOnly);
+    const std::string id = a_.toStdString();
+    const StatisticInfo& amax = shownStatistics()[3];
+    const auto rows = rankTensors(store, id, amax, 400, 440);
+    ASSERT_GT(rows.size(), 10u);
+    EXPECT_EQ(rows[0].name, QStringLiteral("h.3 fc1 · dy"));  // the spike
+    EXPECT_EQ(rows[0].step, 420);
+    for (size_t i = 1; i < rows.size(); ++i) EXPECT_LE(rows[i].worst, rows[i - 1].worst) << i;
+    const auto broken = rankTensors(store, nan_.toStdString(), amax, 1, 600);
+    EXPECT_TRUE(broken[0].nonFinite);
+
+    NumericsPage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(a_);
+    page.show();
+    ASSERT_TRUE(waitFor([&] { return page.selectedTensor() >= 0; }));
+    page.setStatistic(3);
+    auto* view = page.findChild<QComboBox*>();
+    view->setCurrentIndex(view->count() - 1);
+    QTableWidget* table = nullptr;
+    for (auto* one : page.findChildren<QTableWidget*>())
+        if (one->accessibleName() == QStringLiteral("Tensors ranked")) table = one;
+    ASSERT_NE(table, nullptr);
+    ASSERT_TRUE(waitFor([&] { return table->rowCount() > 10; }));
+    EXPECT_EQ(table->item(0, 1)->text(), QStringLiteral("h.3 fc1 · dy"));
+    table->setCurrentCell(0, 0);
+    EXPECT_EQ(page.selectedTensor(), rows[0].tensor);
+    EXPECT_EQ(page.link().cursor(), 420);
+    shoot(page, QStringLiteral("ranked"));
+}
+
 TEST_F(Workbench, WhatIfOfARecordedSeriesStandsInTheInspector) {
     NumericsPage page(controller_);
     page.resize(1136, 1000);
@@ -328,8 +363,11 @@ TEST_F(Workbench, DiagnosisActsOnTheChosenChange) {
         evidence(&view, &DiagnosisView::evidenceRequested);
     view.applyButton()->click();
     view.forkButton()->click();
+    view.lookOverButton()->click();
     ASSERT_EQ(apply.count(), 1);
-    ASSERT_EQ(fork.count(), 1);
+    ASSERT_EQ(fork.count(), 2);
+    EXPECT_TRUE(fork[0][2].toBool());
+    EXPECT_FALSE(fork[1][2].toBool());
     const auto parsed = experiments::parseSpec(apply[0][0].toString().toStdString());
     EXPECT_EQ(parsed.spec.trainer.precision.historyLength, 16);
     EXPECT_EQ(fork[0][0].toLongLong(), 400);
@@ -367,8 +405,9 @@ TEST_F(Workbench, ChangesAreCheckedAsTyped) {
     ChangeDialog dialog(controller_, a_, ChangeDialog::Mode::Fork);
     dialog.show();
     ASSERT_TRUE(waitFor([&] { return dialog.ready(); }));
-    EXPECT_FALSE(dialog.goButton()->isEnabled());  // nothing on disk to go on from
-    EXPECT_TRUE(dialog.problem().contains(QStringLiteral("checkpoint")));
+    EXPECT_TRUE(dialog.goButton()->isEnabled());  // nothing on disk to go on from: the start alone
+    EXPECT_EQ(dialog.fromField()->count(), 1);
+    EXPECT_EQ(dialog.fromField()->currentData().toLongLong(), 0);
     auto* history = qobject_cast<QLineEdit*>(dialog.input(QStringLiteral("precision.history_length")));
     ASSERT_NE(history, nullptr);
     history->selectAll();
