@@ -25,6 +25,21 @@ TEST(StoredChoices, EachIsFoundAndOnlyOnce) {
     }
 }
 
+TEST(StoredChoices, ProductsWithBlockScalesHaveTheirOwn) {
+    const float scale = 1;
+    std::set<std::tuple<Gemm, int64_t, int64_t, int64_t, bool>> seen;
+    for (const StoredChoice& choice : kStoredBlockChoices) {
+        EXPECT_TRUE(seen.insert({choice.gemm, choice.m, choice.n, choice.k, choice.accumulate}).second);
+        Matmul op = productOf(choice);
+        op.a.blockScaleInv = op.b.blockScaleInv = &scale;
+        EXPECT_EQ(storedChoice(op, kStoredVersion, kStoredCapability), &choice);
+        EXPECT_EQ(storedChoice(op, kStoredVersion + 1, kStoredCapability), nullptr);
+    }
+    Matmul op = productOf(kStoredChoices[0]);
+    op.a.blockScaleInv = op.b.blockScaleInv = &scale;
+    EXPECT_EQ(storedChoice(op, kStoredVersion, kStoredCapability), nullptr) << "the choice for one scale a tensor";
+}
+
 TEST(StoredChoices, OtherLibraryChipShapeAndTypesHaveNone) {
     const Matmul op = productOf(kStoredChoices[0]);
     EXPECT_EQ(storedChoice(op, kStoredVersion + 1, kStoredCapability), nullptr);
