@@ -106,7 +106,7 @@ TEST(Ladder, RunsTinyEndToEndThroughTheStore) {
     EXPECT_EQ(newestLadder(store, "tiny", LadderMode::Widths), "");
 
     const std::string csv = ladderCsv(ladder);
-    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 7);
+    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 8);
     EXPECT_THAT(csv, HasSubstr("fp32_unfused,64,measured,true,"));
     EXPECT_THAT(ladderSvg(ladder), HasSubstr("+ fused AdamW"));
 }
