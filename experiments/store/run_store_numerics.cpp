@@ -325,6 +325,14 @@ AmaxWindow RunStore::window(const std::string& id, int tensor, int64_t step) {
     else if (updatedNow)
         window.scaleNext = nextScale(window.scaleUsed, window.entries[static_cast<size_t>(window.ruling)],
                                      facts.largest[static_cast<size_t>(tensor)], facts.margin);
+    // A scale that stays 1 beside a window that gives another one is not updated at all: nothing in it rules.
+    const auto fresh = [](double scale) { return scale == 1; };
+    if (window.ruling >= 0 && count > 1 && scales.values.size() > 1 && window.scaleNext != 1 &&
+        std::all_of(scales.values.begin(), scales.values.end(), fresh)) {
+        window.everUpdated = false;
+        window.ruling = -1;
+        window.scaleNext = window.scaleUsed;
+    }
     if (window.scaleNext == window.scaleUsed)
         for (size_t i = scales.values.size(); i-- > 0 && scales.values[i] == window.scaleUsed;) ++window.age;
     return window;

@@ -128,7 +128,10 @@ Verdict verdictOf(const TensorReport& report, const engine::CatalogueEntry& entr
     }
     if (report.window && !report.window->everUpdated && report.step > 1) {
         return {MessageKind::Warn, QStringLiteral("Scale never updated in %1 steps.").arg(formatCount(report.step)),
-                QStringLiteral("This linear did not take part in an amax update; its values are cast at scale 1.")};
+                report.window->entries.empty()
+                    ? QStringLiteral("This linear did not take part in an amax update; its values are cast at scale 1.")
+                    : QStringLiteral(
+                          "Its amaxes are recorded, but no update reaches the scale; its values are cast at scale 1.")};
     }
     const double clipped = share(t, kClipped), under = share(t, kUnderflow);
     const auto clipRule = experiments::alarmRule(experiments::AlarmKind::Clipped);

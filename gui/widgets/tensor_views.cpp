@@ -206,17 +206,20 @@ void ExponentsView::paintEvent(QPaintEvent*) {
     const QString aboveText = above > 0 ? QStringLiteral("%1 above").arg(formatShare(above / total)) : QString();
     const QFontMetricsF metrics(painter.font());
     const double belowWidth = metrics.horizontalAdvance(belowText);
+    // A range at the right end of the axis leaves less room than its name takes: both words move to the left then.
+    const QString name = QStringLiteral("%1 at this scale").arg(QLatin1String(range_.name));
+    const double nameWidth = metrics.horizontalAdvance(name) + 2;
+    const double belowLeft =
+        std::max(area.left(), std::min(xOf(least) - belowWidth - 4, area.right() - nameWidth - belowWidth - 10));
     painter.setPen(color(Token::Warn));
-    painter.drawText(QRectF(std::max(area.left(), xOf(least) - belowWidth - 4), 2, belowWidth + 2, 16),
-                     Qt::AlignLeft | Qt::AlignVCenter, belowText);
+    painter.drawText(QRectF(belowLeft, 2, belowWidth + 2, 16), Qt::AlignLeft | Qt::AlignVCenter, belowText);
     painter.setPen(color(Token::Bad));
     painter.drawText(QRectF(area.left(), 2, area.width(), 16), Qt::AlignRight | Qt::AlignVCenter, aboveText);
     painter.setFont(uiFont(TextSize::Small));
     painter.setPen(color(Token::Accent));
-    const QString name = QStringLiteral("%1 at this scale").arg(QLatin1String(range_.name));
-    const double nameLeft = std::max({xOf((least + most) / 2) - metrics.horizontalAdvance(name) / 2,
-                                      std::max(area.left(), xOf(least) - belowWidth - 4) + belowWidth + 8});
-    painter.drawText(QRectF(nameLeft, 2, 150, 16), Qt::AlignLeft | Qt::AlignVCenter, name);
+    const double nameLeft = std::max(std::min(xOf((least + most) / 2) - nameWidth / 2, area.right() - nameWidth),
+                                     belowWidth > 0 ? belowLeft + belowWidth + 8 : area.left());
+    painter.drawText(QRectF(nameLeft, 2, nameWidth, 16), Qt::AlignLeft | Qt::AlignVCenter, name);
 
     const double unused = most - std::log2(amax_ > 0 ? amax_ : 1);
     if (amax_ > 0 && unused > 1.5 && xOf(most) - xOf(std::log2(amax_)) > 70) {
@@ -329,23 +332,35 @@ void ChipRow::setChips(const QStringList& chips, const std::vector<Token>& token
     chips_ = chips;
     tokens_ = tokens;
     setAccessibleName(chips.join(QStringLiteral(", ")));
+    place();
     update();
+}
+
+void ChipRow::place() {
+    const QFontMetricsF metrics(uiFont(TextSize::Small));
+    places_.clear();
+    double x = 0.5, y = 2.5;
+    for (const QString& chip : chips_) {
+        const double wide = metrics.horizontalAdvance(chip) + 18;
+        if (x > 1 && x + wide > width()) x = 0.5, y += 24;
+        places_.emplace_back(x, y, wide, 19);
+        x += wide + 6;
+    }
+    setFixedHeight(int(y + 21.5));
 }
 
 void ChipRow::paintEvent(QPaintEvent*) {
     QPainter painter(this);
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setFont(uiFont(TextSize::Small));
-    double x = 0.5;
     for (int i = 0; i < chips_.size(); ++i) {
-        const double width = QFontMetricsF(painter.font()).horizontalAdvance(chips_[i]) + 18;
+        const QRectF& place = places_[size_t(i)];
         const Token token = size_t(i) < tokens_.size() ? tokens_[size_t(i)] : Token::Text2;
         painter.setPen(color(token == Token::Text2 ? Token::Line2 : token));
         painter.setBrush(color(Token::Raised));
-        painter.drawRoundedRect(QRectF(x, 2.5, width, 19), 9.5, 9.5);
+        painter.drawRoundedRect(place, 9.5, 9.5);
         painter.setPen(color(token));
-        painter.drawText(QRectF(x, 2.5, width, 19), Qt::AlignCenter, chips_[i]);
-        x += width + 6;
+        painter.drawText(place, Qt::AlignCenter, chips_[i]);
     }
 }
 

@@ -83,12 +83,15 @@ class ChipRow : public QWidget {
   public:
     explicit ChipRow(QWidget* parent = nullptr);
     void setChips(const QStringList& chips, const std::vector<Token>& tokens = {});
-    QSize sizeHint() const override { return {300, 24}; }
+    QSize sizeHint() const override { return {300, height()}; }
 
   protected:
     void paintEvent(QPaintEvent* event) override;
+    void resizeEvent(QResizeEvent*) override { place(); }
 
   private:
+    void place();  ///< chips that do not fit beside the others begin another line
+    std::vector<QRectF> places_;
     QStringList chips_;
     std::vector<Token> tokens_;
 };

@@ -236,6 +236,17 @@ TEST_F(PlantedFaults, ALayerWhoseScaleNeverUpdates) {
     ASSERT_FALSE(finding.changes.empty());
     EXPECT_TRUE(finding.changes.front().live);
     expectLiveChangeHelps(spec, finding, 20);
+    {
+        RunStore store(folder_ / "s", RunStore::Mode::ReadOnly);
+        const AmaxWindow stuck = store.window(diagnosis.run, finding.tensorIndex, 30);
+        EXPECT_FALSE(stuck.everUpdated) << "its window holds amaxes, and none of them rules";
+        EXPECT_EQ(stuck.entries.size(), 16u);
+        EXPECT_EQ(stuck.ruling, -1);
+        EXPECT_EQ(stuck.scaleNext, 1);
+        const AmaxWindow other = store.window(diagnosis.run, finding.tensorIndex - 1, 30);
+        EXPECT_TRUE(other.everUpdated);
+        EXPECT_GE(other.ruling, 0);
+    }
     EXPECT_EQ(finding.changes.front().forkStep, -1) << "it was so from the first step on";
     expectForkHelps(diagnosis.run, finding, 40);
 }

@@ -37,6 +37,11 @@ class Bench : public testing::Test {
         ASSERT_TRUE(done.wait(20000)) << view_.errorText().toStdString();
         QTest::qWait(150);  // a second one that a combo box asked for
     }
+    /// Saves a picture when MANTISSA_SHOTS names a folder.
+    void shoot(const char* name) {
+        const QString folder = qEnvironmentVariable("MANTISSA_SHOTS");
+        if (!folder.isEmpty()) view_.grab().save(QStringLiteral("%1/bench-%2.png").arg(folder, QLatin1String(name)));
+    }
     std::string column(int index) {
         QStringList cells;
         const BenchModel& table = view_.results().table();
@@ -86,6 +91,7 @@ TEST_F(Bench, CaseC02TraceMarksTheEntryThatRules) {
     EXPECT_EQ(view_.results().table().cell(3, 6).toStdString(), "leaves in 1");
     EXPECT_EQ(view_.results().table().cell(4, 7).toStdString(), "0 1 0.5 0.25") << "the 8 has left";
     EXPECT_EQ(number("next scale ×"), 1792);
+    shoot("trace");
     choose(view_.algorithmField(), "most_recent");
     cast("2, 8, 1, 0.5, 0.25, 0.25, 0.25, 0.25");
     EXPECT_EQ(column(2), "1 224 56 448 896 1792 1792 1792");
@@ -150,6 +156,7 @@ TEST_F(Bench, CaseC05Mxfp8) {
     ASSERT_EQ(blocks.rowCount(), 11);
     const int codes[] = {0, 118, 119, 120, 120, 127, 128, 128, 129, 129, 109};
     for (int i = 0; i < 11; ++i) EXPECT_EQ(blocks.cell(i, 5).mid(2).toInt(nullptr, 16), codes[i]) << i;
+    shoot("blocks");
     QStringList of;
     for (int i = 0; i < 11; ++i) of << view_.results().table().cell(32 * i + 5, 2).mid(2);
     EXPECT_EQ(of.mid(0, 10).join(QLatin1Char(' ')).toStdString(), "00 78 78 78 7C 7E 76 7E 76 78");
@@ -161,6 +168,7 @@ TEST_F(Bench, CaseC06AllRecipesSideBySide) {
     ASSERT_TRUE(QTest::qWaitFor([&] { return view_.result() && view_.result()->inputs.size() == 32; }, 20000));
     QTest::qWait(200);
     view_.results().setPart(BenchResultView::Recipes);
+    shoot("recipes");
     EXPECT_EQ(underflowOf("current, E4M3") * 32, 13);
     EXPECT_EQ(underflowOf("current, 2ⁿ, E4M3") * 32, 14);
     EXPECT_EQ(underflowOf("MXFP8, E4M3") * 32, 14);
@@ -177,6 +185,7 @@ TEST_F(Bench, CaseC07FreshScaleAndOverflow) {
     for (int k = 1; k <= 16; ++k) values += (k > 1 ? " " : "") + QString::number(k / 1024.0, 'g', 17).toStdString();
     cast(values.c_str());
     EXPECT_EQ(fact("scale ×"), "1.000, never updated");
+    shoot("fresh");
     const int wanted[] = {0, 2, 4, 4, 4, 6, 8, 8, 8, 10, 12, 12, 12, 14, 16, 16};
     for (size_t i = 0; i < 16; ++i) EXPECT_EQ(result().dequantized[i] * 1024, wanted[i]) << i;
     EXPECT_EQ(result().counters.underflow, 1u);
