@@ -47,6 +47,7 @@ QString castName(const TensorRequest& request) {
     const QString recipe = QString::fromStdString(request.recipe),
                   format = QString::fromStdString(request.format).toUpper();
     const QString name = recipe == QLatin1String("fixed")          ? QStringLiteral("fixed at 1")
+                         : recipe == QLatin1String("delayed")      ? recipe
                          : recipe == QLatin1String("block1x128")   ? QStringLiteral("blocks 1 × 128")
                          : recipe == QLatin1String("block128x128") ? QStringLiteral("blocks 128 × 128")
                          : recipe == QLatin1String("current")

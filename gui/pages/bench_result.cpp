@@ -48,6 +48,7 @@ BenchResultView::BenchResultView(QWidget* parent) : QWidget(parent) {
     area->setWidgetResizable(true);
     area->setFrameShape(QFrame::NoFrame);
     area->setFocusPolicy(Qt::NoFocus);
+    area->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
     area->viewport()->setAutoFillBackground(false);
     auto* inside = new QWidget(area);
     inside->setAutoFillBackground(false);
@@ -93,20 +94,28 @@ void BenchResultView::setPart(Part part) {
     const QString hints[] = {tr("one row a value"), tr("every value cast"), tr("one row a block")};
     listCard_->setTitle(part == Codes ? tr("Codes") : part == Recipes ? tr("All recipes") : tr("Blocks"));
     listCard_->setHint(hints[int(part)]);
+    QMetaObject::invokeMethod(this, &BenchResultView::fitShown, Qt::QueuedConnection);
 }
 
-/// Columns share the width; where their text needs more, it scrolls.
+/// Every column as wide as its text; what is left of the width is shared out.
 void BenchResultView::fitColumns(QTableView* table) {
     QHeaderView* header = table->horizontalHeader();
-    header->setSectionResizeMode(QHeaderView::Interactive);
-    header->setStretchLastSection(false);
+    if (header->count() == 0) return;
     table->resizeColumnsToContents();
     int needed = 0;
     for (int c = 0; c < header->count(); ++c) needed += header->sectionSize(c);
-    if (needed < table->viewport()->width())
-        header->setSectionResizeMode(QHeaderView::Stretch);
-    else
-        header->setStretchLastSection(true);
+    const int more = (table->viewport()->width() - needed) / header->count();
+    for (int c = 0; c < header->count() && more > 0; ++c) header->resizeSection(c, header->sectionSize(c) + more);
+}
+
+void BenchResultView::resizeEvent(QResizeEvent* event) {
+    QWidget::resizeEvent(event);
+    QMetaObject::invokeMethod(this, &BenchResultView::fitShown,
+                              Qt::QueuedConnection);  // the tables have their size then
+}
+
+void BenchResultView::fitShown() {
+    fitColumns(parts_->current() == Blocks && output_.result ? blockTable_ : table_);
 }
 
 void BenchResultView::showOutput(BenchOutput output) {
@@ -136,8 +145,7 @@ void BenchResultView::showOutput(BenchOutput output) {
         listCard_->setHint(tr("one amax a step; in brackets the entry that rules"));
         showTraceFacts();
     }
-    fitColumns(table_);
-    fitColumns(blockTable_);
+    QMetaObject::invokeMethod(this, &BenchResultView::fitShown, Qt::QueuedConnection);
     factsCard_->setVisible(used_ > 0);
     for (int i = used_; i < factRows_.size(); ++i) {
         factRows_[i].first->hide();

@@ -43,12 +43,16 @@ class BenchResultView : public QWidget {
     /// "scale ×" → "448"; "" when there is no such fact.
     QString fact(const QString& name) const;
 
+  protected:
+    void resizeEvent(QResizeEvent* event) override;
+
   private:
     QTableView* makeTable(BenchModel*& model, const QString& name, QWidget* parent);
     void setFact(const QString& name, const QString& value, const QString& tip, Token token = Token::Text);
     void showFacts();
     void showTraceFacts();
     void fitColumns(QTableView* table);
+    void fitShown();
 
     BenchOutput output_;
     Card *factsCard_, *listCard_;

@@ -36,12 +36,16 @@ QWidget* NumericsPage::buildRanks() {
     ranks_->setTabKeyNavigation(false);
     ranks_->setAccessibleName(QStringLiteral("Tensors ranked"));
     ranks_->setToolTip(QStringLiteral("Worst value within the steps in view; a row shows its tensor at that step"));
-    connect(ranks_, &QTableWidget::currentCellChanged, this, [this](int row, int, int before, int) {
-        const QTableWidgetItem* item = row >= 0 && row != before ? ranks_->item(row, 0) : nullptr;
+    const auto show = [this](int row) {
+        const QTableWidgetItem* item = row >= 0 ? ranks_->item(row, 0) : nullptr;
         if (!item) return;
         link_.setCursor(item->data(Qt::UserRole + 1).toDouble());
         selectTensor(item->data(Qt::UserRole).toInt());
+    };
+    connect(ranks_, &QTableWidget::currentCellChanged, this, [show](int row, int, int before, int) {
+        if (row != before) show(row);
     });
+    connect(ranks_, &QTableWidget::cellClicked, this, [show](int row, int) { show(row); });
     return ranks_;
 }
 

@@ -40,7 +40,9 @@ class Bench : public testing::Test {
     /// Saves a picture when MANTISSA_SHOTS names a folder.
     void shoot(const char* name) {
         const QString folder = qEnvironmentVariable("MANTISSA_SHOTS");
-        if (!folder.isEmpty()) view_.grab().save(QStringLiteral("%1/bench-%2.png").arg(folder, QLatin1String(name)));
+        if (folder.isEmpty()) return;
+        QTest::qWait(100);
+        view_.grab().save(QStringLiteral("%1/bench-%2.png").arg(folder, QLatin1String(name)));
     }
     std::string column(int index) {
         QStringList cells;
