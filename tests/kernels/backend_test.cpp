@@ -111,7 +111,7 @@ TEST(CpuBackend, TakesTheInstructionSetAskedForAndRefusesOthers) {
         kernels::createCpuBackend(executor, "neon");
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::DeviceUnavailable);
+        EXPECT_EQ(error.code(), ErrorCode::InvalidConfig);
         EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("neon"), testing::HasSubstr("sse")));
     }
 }
