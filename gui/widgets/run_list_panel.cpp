@@ -1,104 +1,17 @@
 #include "gui/widgets/run_list_panel.h"
 
-#include <QApplication>
-#include <QClipboard>
 #include <QHeaderView>
-#include <QInputDialog>
-#include <QKeyEvent>
-#include <QMenu>
-#include <QMessageBox>
 #include <QPainter>
-#include <QPushButton>
 #include <QShortcut>
-#include <QStyledItemDelegate>
 #include <QVBoxLayout>
 
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
 #include "gui/theme/icons.h"
-#include "gui/widgets/run_marks.h"
 #include "gui/widgets/search_field.h"
 
 namespace mantissa::gui {
 namespace {
-
-constexpr int kRowHeight = 27, kGroupHeight = 24, kSampleWidth = 22;
-
-/// Paints a cell: state icon, line sample and name, or a number. Colours stay on a selected row.
-class RunDelegate : public QStyledItemDelegate {
-  public:
-    using QStyledItemDelegate::QStyledItemDelegate;
-
-    QSize sizeHint(const QStyleOptionViewItem&, const QModelIndex& index) const override {
-        return {10, index.data(RunListModel::GroupRole).isValid() || !index.data(RunListModel::IdRole).isValid()
-                        ? kGroupHeight
-                        : kRowHeight};
-    }
-
-    void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
-        const QVariant value = index.data(RunListModel::InfoRole);
-        if (!value.isValid()) return;  // group rows are painted by the table
-        const RunInfo run = value.value<RunInfo>();
-        painter->save();
-        if (option.state & QStyle::State_Selected)
-            painter->fillRect(option.rect, color(Token::Sel));
-        else if (option.state & QStyle::State_MouseOver)
-            painter->fillRect(option.rect, color(Token::Hover));
-        switch (index.column()) {
-            case RunListModel::State:
-                paintGlyph(*painter, stateGlyph(run.state), centred(option.rect, 16), color(stateToken(run.state)));
-                break;
-            case RunListModel::Name:
-                paintName(*painter, option, index, run);
-                break;
-            default:
-                paintValue(*painter, option, index, run);
-        }
-        painter->restore();
-    }
-
-  private:
-    static QRectF centred(const QRect& rect, int size) {
-        return QRectF(rect.center().x() - size / 2 + 1, rect.center().y() - size / 2 + 1, size, size);
-    }
-
-    static void paintName(QPainter& painter, const QStyleOptionViewItem& option, const QModelIndex& index,
-                          const RunInfo& run) {
-        QRect rect = option.rect.adjusted(4, 0, -4, 0);
-        if (run.state != RunState::Queued && run.state != RunState::Refused)
-            paintSample(painter, Theme::instance().series(run.styleIndex),
-                        QRectF(rect.left(), rect.top(), kSampleWidth, rect.height()));
-        rect.setLeft(rect.left() + kSampleWidth + 6);
-        if (run.worstAlert > 0) {
-            paintGlyph(painter, Glyph::Warning, QRectF(rect.right() - 13, rect.center().y() - 6, 13, 13),
-                       color(run.worstAlert > 1 ? Token::Bad : Token::Warn));
-            rect.setRight(rect.right() - 18);
-        }
-        if (run.baseline) {
-            paintGlyph(painter, Glyph::Pin, QRectF(rect.right() - 13, rect.center().y() - 6, 13, 13),
-                       color(Token::Text2));
-            rect.setRight(rect.right() - 18);
-        }
-        painter.setFont(uiFont(TextSize::Body));
-        painter.setPen(color(Token::Text));
-        const QString text = index.data().toString();
-        painter.drawText(rect, Qt::AlignVCenter | Qt::AlignLeft,
-                         painter.fontMetrics().elidedText(text, Qt::ElideMiddle, rect.width()));
-    }
-
-    static void paintValue(QPainter& painter, const QStyleOptionViewItem& option, const QModelIndex& index,
-                           const RunInfo& run) {
-        const bool loss = index.column() == RunListModel::ValLoss;
-        const bool bad = (loss && run.nonFinite()) ||
-                         (index.column() == RunListModel::TrainLoss && run.hasLoss && run.loss != run.loss);
-        painter.setFont(uiFont(TextSize::Body, loss));
-        painter.setPen(color(bad ? Token::Bad : loss ? Token::Text : Token::Text2));
-        const auto align = static_cast<Qt::Alignment>(index.data(Qt::TextAlignmentRole).toInt());
-        const QRect rect = option.rect.adjusted(8, 0, -10, 0);
-        painter.drawText(rect, static_cast<int>(align),
-                         painter.fontMetrics().elidedText(index.data().toString(), Qt::ElideRight, rect.width()));
-    }
-};
 
 QString firstOf(const QStringList& ids) {
     return ids.isEmpty() ? QString() : ids.first();
@@ -106,53 +19,10 @@ QString firstOf(const QStringList& ids) {
 
 }  // namespace
 
-RunTable::RunTable(QWidget* parent) : QTreeView(parent) {
-    setRootIsDecorated(false);
-    setIndentation(0);
-    setItemsExpandable(true);
-    setExpandsOnDoubleClick(false);
-    setUniformRowHeights(false);
-    setSelectionMode(ExtendedSelection);
-    setSelectionBehavior(SelectRows);
-    setAllColumnsShowFocus(true);
-    setContextMenuPolicy(Qt::CustomContextMenu);
-    setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-    setMouseTracking(true);
-    setAccessibleName(tr("Runs"));
-    setToolTip(tr("Click shows a run, Ctrl or Shift selects several, space pins the baseline"));
-    connect(&Theme::instance(), &Theme::changed, viewport(), qOverload<>(&QWidget::update));
-}
-
-void RunTable::keyPressEvent(QKeyEvent* event) {
-    if (event->key() == Qt::Key_Space && event->modifiers() == Qt::NoModifier) return Q_EMIT pinRequested();
-    QTreeView::keyPressEvent(event);
-}
-
-void RunTable::drawRow(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const {
-    const QVariant group = index.siblingAtColumn(0).data(RunListModel::GroupRole);
-    if (!group.isValid()) {
-        QTreeView::drawRow(painter, option, index);
-        if (hasFocus() && currentIndex().isValid() && currentIndex().siblingAtColumn(0) == index.siblingAtColumn(0)) {
-            painter->setPen(color(Token::Accent));
-            painter->drawRect(option.rect.adjusted(0, 0, -1, -1));
-        }
-        return;
-    }
-    painter->fillRect(option.rect, color(Token::Raised));
-    painter->setFont(uiFont(TextSize::Small, true));
-    painter->setPen(color(Token::Text2));
-    painter->drawText(option.rect.adjusted(8, 0, -8, 0), Qt::AlignVCenter | Qt::AlignLeft, group.toString());
-    if (isExpanded(index.siblingAtColumn(0))) return;
-    const QString hidden = tr("%1 hidden").arg(model()->rowCount(index.siblingAtColumn(0)));
-    painter->setFont(uiFont(TextSize::Small));
-    painter->drawText(option.rect.adjusted(8, 0, -10, 0), Qt::AlignVCenter | Qt::AlignRight, hidden);
-}
-
 RunListPanel::RunListPanel(RunController& controller, QWidget* parent) : QWidget(parent), controller_(controller) {
     model_ = new RunListModel(this);
     table_ = new RunTable(this);
     table_->setModel(model_);
-    table_->setItemDelegate(new RunDelegate(table_));
     setAccessibleName(tr("Run list"));
     setFocusPolicy(Qt::ClickFocus);
     connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
@@ -388,139 +258,6 @@ void RunListPanel::chooseMany(const QStringList& ids) {
 void RunListPanel::focusFilter() {
     filter_->setFocus(Qt::ShortcutFocusReason);
     filter_->selectAll();
-}
-
-void RunListPanel::copySelection() {
-    QString text;
-    QStringList line;
-    for (int column = 0; column < RunListModel::ColumnCount; ++column)
-        if (!table_->isColumnHidden(column))
-            line << model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString();
-    text = line.join(QLatin1Char('\t')) + QLatin1Char('\n');
-    for (const QString& id : selectedIds()) {
-        const RunInfo* run = controller_.run(id);
-        if (!run) continue;
-        line.clear();
-        for (int column = 0; column < RunListModel::ColumnCount; ++column) {
-            if (table_->isColumnHidden(column)) continue;
-            line << (column == RunListModel::Step      ? QString::number(run->step)
-                     : column == RunListModel::ValLoss ? run->hasValLoss ? exact(run->valLoss) : QString()
-                                                       : RunListModel::cellText(*run, column));
-        }
-        text += line.join(QLatin1Char('\t')) + QLatin1Char('\n');
-    }
-    QApplication::clipboard()->setText(text);
-}
-
-void RunListPanel::showContextMenu(const QPoint& position) {
-    const RunInfo* run = model_->info(table_->indexAt(position));
-    if (!run) return;
-    const QString id = run->id;
-    const RunInfo info = *run;
-    QMenu menu(this);
-    menu.addAction(tr("Show"), this, [this, id] { Q_EMIT showRequested(id); });
-    menu.addAction(icon(Glyph::Pin), info.baseline ? tr("Unpin as baseline") : tr("Pin as baseline"), this,
-                   [this, id, pinned = info.baseline] { controller_.setBaseline(pinned ? QString() : id); });
-    menu.addSeparator();
-    if (info.state == RunState::Running)
-        menu.addAction(icon(Glyph::Pause), tr("Pause"), this, [this, id] { controller_.pause(id); });
-    if (info.state == RunState::Paused)
-        menu.addAction(icon(Glyph::Play), tr("Go on"), this, [this, id] { controller_.resume(id); });
-    if (info.going())
-        menu.addAction(icon(Glyph::Stop), tr("Stop with a checkpoint"), this, [this, id] { controller_.stop(id); });
-    if (info.state == RunState::Interrupted || info.state == RunState::Stopped || info.state == RunState::Failed)
-        menu.addAction(icon(Glyph::Play), tr("Resume from the newest checkpoint"), this,
-                       [this, id] { controller_.resumeRun(id); });
-    menu.addAction(icon(Glyph::Plus), tr("New run like this…"), this, [this, id] { Q_EMIT cloneRequested(id); });
-    menu.addSeparator();
-    menu.addAction(tr("Rename…"), this, [this, id] { renameRun(id); });
-    menu.addAction(tr("Note…"), this, [this, id] { editNote(id); });
-    menu.addAction(tr("Tags…"), this, [this, id] { editTags(id); });
-    menu.addAction(icon(Glyph::Export), tr("Export…"), this, [this, id] { Q_EMIT exportRequested(id); });
-    menu.addAction(icon(Glyph::Copy), tr("Copy rows"), this, &RunListPanel::copySelection);
-    menu.addSeparator();
-    QAction* remove = menu.addAction(tr("Delete…"), this, [this, id, name = info.name] {
-        QMessageBox ask(QMessageBox::NoIcon, tr("Delete run"),
-                        tr("%1 and its checkpoints are removed from the store. Nothing can bring them back.").arg(name),
-                        QMessageBox::NoButton, window());
-        QPushButton* yes = ask.addButton(tr("Delete"), QMessageBox::DestructiveRole);
-        ask.addButton(QMessageBox::Cancel);
-        ask.exec();
-        if (ask.clickedButton() == static_cast<QAbstractButton*>(yes)) controller_.deleteRun(id);
-    });
-    remove->setEnabled(!info.going());
-    if (info.going()) remove->setToolTip(tr("A run that is going cannot be deleted. Stop it first."));
-    menu.setToolTipsVisible(true);
-    menu.exec(table_->viewport()->mapToGlobal(position));
-}
-
-void RunListPanel::showHeadMenu(const QPoint& position) {
-    QMenu menu(this);
-    for (int column = RunListModel::TrainLoss; column < RunListModel::ColumnCount; ++column) {
-        const QString name = model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString();
-        QAction* action = menu.addAction(name);
-        action->setCheckable(true);
-        action->setChecked(!table_->isColumnHidden(column));
-        connect(action, &QAction::toggled, this, [this, name](bool on) {
-            QStringList names = visibleColumns();
-            names.removeAll(name);
-            if (on) names << name;
-            setVisibleColumns(names);
-        });
-    }
-    menu.exec(table_->header()->mapToGlobal(position));
-}
-
-void RunListPanel::showListMenu() {
-    using GroupBy = RunListModel::GroupBy;
-    QMenu menu(this);
-    const QList<QPair<QString, GroupBy>> ways = {{tr("Group by model"), GroupBy::Model},
-                                                 {tr("Group by recipe"), GroupBy::Recipe},
-                                                 {tr("Group by seed"), GroupBy::Seed},
-                                                 {tr("Group by tag"), GroupBy::Tag},
-                                                 {tr("No groups"), GroupBy::None}};
-    for (const auto& [name, way] : ways) {
-        QAction* action = menu.addAction(name, this, [this, way = way] { model_->setGroupBy(way); });
-        action->setCheckable(true);
-        action->setChecked(model_->groupBy() == way);
-    }
-    menu.addSeparator();
-    menu.addAction(tr("Select all shown"), this, [this] {
-        selectMany(model_->shownIds());
-        emitSelection();
-    });
-    menu.addAction(icon(Glyph::Copy), tr("Copy rows"), this, &RunListPanel::copySelection);
-    menu.exec(menu_->mapToGlobal(QPoint(0, menu_->height())));
-}
-
-void RunListPanel::renameRun(const QString& id) {
-    const RunInfo* info = controller_.run(id);
-    if (!info) return;
-    bool ok = false;
-    const QString name =
-        QInputDialog::getText(window(), tr("Rename run"), tr("Name"), QLineEdit::Normal, info->name, &ok).trimmed();
-    if (ok && !name.isEmpty()) controller_.rename(id, name);
-}
-
-void RunListPanel::editNote(const QString& id) {
-    const RunInfo* info = controller_.run(id);
-    if (!info) return;
-    bool ok = false;
-    const QString note = QInputDialog::getMultiLineText(window(), tr("Note"), info->name, info->note, &ok);
-    if (ok) controller_.setNote(id, note.trimmed());
-}
-
-void RunListPanel::editTags(const QString& id) {
-    const RunInfo* info = controller_.run(id);
-    if (!info) return;
-    bool ok = false;
-    const QString text =
-        QInputDialog::getText(window(), tr("Tags"), tr("Tags of %1, separated by commas").arg(info->name),
-                              QLineEdit::Normal, info->tags.join(QStringLiteral(", ")), &ok);
-    if (!ok) return;
-    QStringList tags;
-    for (const QString& tag : text.split(QLatin1Char(','), Qt::SkipEmptyParts)) tags << tag.trimmed();
-    controller_.setTags(id, tags);
 }
 
 }  // namespace mantissa::gui

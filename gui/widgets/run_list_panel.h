@@ -5,31 +5,17 @@
 #include <QLineEdit>
 #include <QStringList>
 #include <QToolButton>
-#include <QTreeView>
 #include <QWidget>
 
 #include "gui/models/run_list_model.h"
 #include "gui/widgets/run_card.h"
+#include "gui/widgets/run_table.h"
 
 class QStackedLayout;
 
 namespace mantissa::gui {
 
 class RunController;
-
-/// The table: space pins, context menu by mouse or key; draws its own cells.
-class RunTable : public QTreeView {
-    Q_OBJECT
-  public:
-    explicit RunTable(QWidget* parent = nullptr);
-
-  Q_SIGNALS:
-    void pinRequested();
-
-  protected:
-    void keyPressEvent(QKeyEvent* event) override;
-    void drawRow(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override;
-};
 
 class RunListPanel : public QWidget {
     Q_OBJECT
