@@ -8,10 +8,13 @@
 #include <QTimer>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <utility>
 
+#include "experiments/report/device_choice.h"
 #include "gui/heartbeat.h"
 #include "gui/main_window.h"
+#include "gui/quit_signals.h"
 #include "gui/theme/theme.h"
 
 namespace {
@@ -133,6 +136,12 @@ int main(int argc, char** argv) {
     QCoreApplication::setApplicationVersion(QStringLiteral(MANTISSA_VERSION));
     QApplication::setApplicationDisplayName(QStringLiteral("Mantissa"));
     const Options options = parseOptions(app);
+    try {
+        mantissa::experiments::checkEnvironment();
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "error: %s\n", error.what());
+        return 2;
+    }
 
     Settings settings;
     Theme::instance().install(
@@ -162,5 +171,7 @@ int main(int argc, char** argv) {
     if (!options.screenshot.isEmpty())
         QTimer::singleShot(static_cast<int>(1000 * options.after), &window,
                            [&] { takePicture(window, options.screenshot); });
+    QuitSignals signalled;
+    QObject::connect(&signalled, &QuitSignals::asked, &window, &MainWindow::quit);
     return QApplication::exec();
 }

@@ -5,6 +5,7 @@
 #include <QMainWindow>
 #include <QPointer>
 #include <QTabBar>
+#include <QTimer>
 
 #include "gui/controller/run_controller.h"
 #include "gui/pages/page.h"
@@ -43,6 +44,9 @@ class MainWindow : public QMainWindow {
     /// The default preset and the same run in BF16 after it.
     void startBoth();
     QList<QAction*> allActions() const { return actions_; }
+    /// Ends the program without a question: runs and a ladder that go stop first, with a checkpoint when asked once,
+    /// without one when asked twice. Returns at once. The exit code is 130 when something had to be stopped, else 0.
+    void quit(int times);
 
   protected:
     void closeEvent(QCloseEvent* event) override;
@@ -109,6 +113,7 @@ class MainWindow : public QMainWindow {
     QPointer<LaunchDialog> launch_;
     QString selected_;
     bool userHidList_ = false, closing_ = false, selectedOnce_ = false;
+    QTimer* quitting_ = nullptr;  ///< looks whether all has ended
 };
 
 }  // namespace mantissa::gui

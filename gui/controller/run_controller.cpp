@@ -5,9 +5,8 @@
 #include <QSet>
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
-#include "experiments/job/run_queue.h"
+#include "gui/controller/run_controller_parts.h"
 #include "gui/format/numbers.h"
 
 namespace mantissa::gui {
@@ -25,10 +24,6 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
-QString sentence(const std::exception& exception) {
-    return QString::fromStdString(exception.what());
-}
-
 /// What the run list shows is equal (so that quiet polls repaint nothing).
 bool sameRow(const RunInfo& a, const RunInfo& b) {
     const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
@@ -40,23 +35,6 @@ bool sameRow(const RunInfo& a, const RunInfo& b) {
 }
 
 }  // namespace
-
-/// Each store belongs to the thread named like it; problem: why it could not be opened.
-struct RunController::Connections {
-    using RunStore = experiments::RunStore;
-    std::unique_ptr<RunStore> reader, poller, writer;
-    QString readerProblem, writerProblem;
-    experiments::RunQueue queue;  // writer's thread
-    int64_t version = -1;         // poller's thread from here on
-    std::chrono::steady_clock::time_point lastList{};
-};
-
-struct RunController::Job {
-    std::shared_ptr<experiments::TrainingJob> job;
-    QString id, phase;
-    bool ended = false, checkpointAsked = false, stepped = false;
-    std::deque<double> stepMs;  // the last kStepTimes
-};
 
 RunController::RunController(QObject* parent) : QObject(parent), connections_(std::make_shared<Connections>()) {
     timer_.setInterval(kTickMs);
@@ -234,7 +212,13 @@ void RunController::drainJobs() {
     });
     if (gone == ownJobs_.end()) return;
     ownJobs_.erase(gone, ownJobs_.end());
-    if (ownJobs_.empty()) Q_EMIT allEnded();
+    noteEnd();
+}
+
+void RunController::noteEnd() {
+    if (ownsGoingRuns()) return;
+    stopping_ = false;
+    Q_EMIT allEnded();
 }
 
 void RunController::handle(Job& job, experiments::JobMessage& message, StepBatch& steps) {
@@ -308,6 +292,7 @@ void RunController::handle(Job& job, experiments::JobMessage& message, StepBatch
                     info->ownedHere = false;
                 }
                 Q_EMIT runChanged(job.id);
+                if (!ended.notStored.empty()) Q_EMIT endNotStored(job.id, QString::fromStdString(ended.notStored));
             },
         },
         message);
@@ -359,7 +344,7 @@ QString RunController::phaseText(const QString& id) const {
 }
 
 bool RunController::ownsGoingRuns() const {
-    return !ownJobs_.empty();
+    return !ownJobs_.empty() || starting_ > 0;
 }
 
 double RunController::secondsLeft(const QString& id) const {
@@ -374,133 +359,6 @@ double RunController::secondsLeft(const QString& id) const {
     }
     if (!(info->tokensPerSecond > 0) || info->tokens <= 0) return -1;
     return left * static_cast<double>(info->tokens) / static_cast<double>(info->step) / info->tokensPerSecond;
-}
-
-void RunController::start(const experiments::RunSpec& spec, experiments::JobOptions options) {
-    options.store = store_.path.toStdString();
-    writer_.post([this, c = connections_, spec, options = std::move(options)]() mutable {
-        QString error = c->writerProblem;
-        if (c->writer && c->writer->readOnly()) error = QString::fromStdString(c->writer->readOnlyReason());
-        if (error.isEmpty()) {
-            try {
-                auto job = c->queue.start(spec, std::move(options));
-                const auto row = c->writer->run(job->runId());
-                toGui([this, job, row] { adopt(job, row); });
-                return;
-            } catch (const std::exception& exception) {
-                error = sentence(exception);
-            }
-        }
-        toGui([this, error] { reportProblem(tr("Not started: %1").arg(error)); });
-    });
-}
-
-void RunController::adopt(std::shared_ptr<experiments::TrainingJob> job,
-                          const std::optional<experiments::RunSummary>& row) {
-    auto own = std::make_unique<Job>();
-    own->id = QString::fromStdString(job->runId());
-    own->job = std::move(job);
-    const QString id = own->id;
-    ownJobs_.push_back(std::move(own));
-    if (RunInfo* known = find(id)) {
-        known->ownedHere = true;
-        if (row) known->state = row->status;
-    } else if (row) {
-        RunInfo info = makeRunInfo(*row);
-        info.ownedHere = true;
-        rowOf_.insert(id, static_cast<int>(runs_.size()));
-        runs_.push_back(info);
-    }
-    Q_EMIT runsChanged();
-    Q_EMIT runStarted(id);
-    drainJobs();
-}
-
-void RunController::resumeRun(const QString& id) {
-    load(
-        this, 1,
-        [id](experiments::RunStore& store) {
-            return experiments::parseSpec(store.document(id.toStdString()).specJson);
-        },
-        [this, id](experiments::ParsedSpec parsed) {
-            if (!parsed.ok()) return reportProblem(QString::fromStdString(parsed.errors.front().message));
-            experiments::JobOptions options;
-            options.resumeRun = id.toStdString();
-            start(parsed.spec, std::move(options));
-        });
-}
-
-void RunController::command(const QString& id, const char* name, void (experiments::TrainingJob::*call)()) {
-    if (experiments::TrainingJob* job = ownJob(id)) return (job->*call)();
-    writeLater([id = id.toStdString(), name](experiments::RunStore& store) { store.sendCommand(id, name); });
-}
-
-void RunController::pause(const QString& id) {
-    command(id, "pause", &experiments::TrainingJob::pause);
-}
-void RunController::resume(const QString& id) {
-    command(id, "resume", &experiments::TrainingJob::resume);
-}
-void RunController::stop(const QString& id) {
-    command(id, "stop", &experiments::TrainingJob::stop);
-}
-void RunController::stopNow(const QString& id) {
-    command(id, "stop_now", &experiments::TrainingJob::stopNow);
-}
-
-void RunController::checkpoint(const QString& id) {
-    for (const auto& job : ownJobs_)
-        if (job->id == id) job->checkpointAsked = true;
-    command(id, "checkpoint", &experiments::TrainingJob::checkpoint);
-}
-
-void RunController::change(const QString& id, const std::vector<experiments::SpecDifference>& fields) {
-    std::vector<experiments::SpecSet> sets;
-    for (const auto& field : fields) sets.push_back({field.path, field.right});
-    if (experiments::TrainingJob* job = ownJob(id)) return job->set(std::move(sets));
-    writeLater([id = id.toStdString(), sets](experiments::RunStore& store) {
-        nlohmann::json argument = nlohmann::json::object();
-        for (const auto& set : sets) {
-            const auto value = nlohmann::json::parse(set.value, nullptr, false);
-            argument[set.path] = value.is_discarded() ? nlohmann::json(set.value) : value;
-        }
-        store.sendCommand(id, "set", argument.dump());
-    });
-}
-
-void RunController::capture(const QString& id, const QString& tensor) {
-    if (experiments::TrainingJob* job = ownJob(id)) return job->capture(tensor.toStdString());
-    writeLater([id = id.toStdString(), tensor](experiments::RunStore& store) {
-        store.sendCommand(id, "capture", nlohmann::json(tensor.toStdString()).dump());
-    });
-}
-
-void RunController::rename(const QString& id, const QString& name) {
-    writeLater([id = id.toStdString(), name = name.toStdString()](auto& store) { store.rename(id, name); });
-}
-
-void RunController::setNote(const QString& id, const QString& note) {
-    writeLater([id = id.toStdString(), note = note.toStdString()](auto& store) { store.setNote(id, note); });
-}
-
-void RunController::setTags(const QString& id, const QStringList& tags) {
-    std::vector<std::string> list;
-    for (const QString& tag : tags) list.push_back(tag.toStdString());
-    writeLater([id = id.toStdString(), list](auto& store) { store.setTags(id, list); });
-}
-
-void RunController::setBaseline(const QString& id) {
-    writeLater([id = id.toStdString()](auto& store) { store.setBaseline(id); });
-}
-
-void RunController::deleteRun(const QString& id) {
-    const RunInfo* info = run(id);
-    const QString name = info ? info->name : id;
-    writeLater([id = id.toStdString()](auto& store) { store.deleteRun(id); }, tr("%1 deleted.").arg(name));
-}
-
-void RunController::stopAll() {
-    for (const auto& job : ownJobs_) job->job->stop();
 }
 
 }  // namespace mantissa::gui

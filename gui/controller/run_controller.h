@@ -117,7 +117,7 @@ class RunController : public QObject {
     int goingCount() const;
     /// Waiting or first phases of a run of this process in words ("Planning memory"); "" once it steps.
     QString phaseText(const QString& id) const;
-    bool ownsGoingRuns() const;
+    bool ownsGoingRuns() const;  ///< also one that is about to start
     /// Steps left × median of the last 200 step times (other processes: the store's median throughput); < 0: not known
     /// yet.
     double secondsLeft(const QString& id) const;
@@ -138,8 +138,9 @@ class RunController : public QObject {
     void setTags(const QString& id, const QStringList& tags);
     void setBaseline(const QString& id);
     void deleteRun(const QString& id);
-    /// Asks all runs of this process to stop with a checkpoint; allEnded() follows.
-    void stopAll();
+    /// Asks all runs of this process to stop with a checkpoint, or at once without one; also those that are about to
+    /// start. allEnded() follows.
+    void stopAll(bool now = false);
 
   Q_SIGNALS:
     void storeOpened();
@@ -164,6 +165,8 @@ class RunController : public QObject {
     /// Sentences for banner and toast.
     void problem(const QString& text);
     void storageTrouble(const QString& text);  ///< "" = over
+    /// A run of this process ended, and the store lacks its end: why.
+    void endNotStored(const QString& id, const QString& text);
     void done(const QString& text);
 
   private:
@@ -176,6 +179,7 @@ class RunController : public QObject {
     void poll();
     void takeRuns(std::vector<experiments::RunSummary> rows, const StoreStatus& status, bool dataChanged);
     void drainJobs();
+    void noteEnd();
     void handle(Job& job, experiments::JobMessage& message, StepBatch& steps);
     void adopt(std::shared_ptr<experiments::TrainingJob> job, const std::optional<experiments::RunSummary>& row);
     RunInfo* find(const QString& id);
@@ -190,7 +194,8 @@ class RunController : public QObject {
     std::vector<std::unique_ptr<Job>> ownJobs_;
     JobNumbers jobs_;
     QTimer timer_;
-    bool polling_ = false;
+    bool polling_ = false, stopping_ = false;
+    int starting_ = 0;  ///< starts that the writing thread has not answered
     // Last: their threads end before the members above go.
     Worker reader_, poller_, writer_, computer_;
 };
