@@ -43,9 +43,20 @@ LadderRequest requestOf(const std::string& preset, LadderMode mode, std::vector<
     return request;
 }
 
+/// The model of the newest ladder or sweep that one of these presets made; `otherwise` when there is none.
+std::string newestPreset(experiments::RunStore& store, const QStringList& presets, const QString& otherwise) {
+    QString newest = otherwise;
+    for (const experiments::LadderEntry& entry : experiments::ladders(store)) {
+        const QString preset = QString::fromStdString(entry.preset);
+        if (presets.contains(preset)) newest = preset;
+    }
+    return newest.toStdString();
+}
+
 /// On the reading thread.
 LadderView readView(experiments::RunStore& store, const std::string& preset, int warmup, int steps) {
     LadderView view;
+    view.preset = QString::fromStdString(preset);
     const LadderRequest request = requestOf(preset, LadderMode::Rungs, {}, warmup, steps);
     view.defaultWidths = experiments::defaultWidths(request.base);
     const std::string rungs = experiments::newestLadder(store, preset, LadderMode::Rungs);
@@ -96,7 +107,10 @@ LadderPage::LadderPage(RunController& controller, QWidget* parent) : Page(contro
     timer_.setInterval(200);
     connect(&timer_, &QTimer::timeout, this, &LadderPage::tick);
     connect(&controller, &RunController::runsChanged, this, [this] { changed(); });
-    connect(&controller, &RunController::storeOpened, this, [this] { changed(); });
+    connect(&controller, &RunController::storeOpened, this, [this] {
+        chosen_ = false;
+        changed();
+    });
 }
 
 LadderPage::~LadderPage() = default;
@@ -123,6 +137,7 @@ void LadderPage::makeTools() {
         if (preset.isBase) presets_->addItem(QString::fromStdString(preset.name));
     presets_->setCurrentText(QStringLiteral("nano"));
     connect(presets_, &QComboBox::currentTextChanged, this, [this] {
+        chosen_ = true;
         problem_.clear();
         changed();
     });
@@ -193,6 +208,7 @@ Card* LadderPage::makeWidths() {
 }
 
 void LadderPage::choosePreset(const QString& name) {
+    chosen_ = true;
     presets_->setCurrentText(name);
 }
 
@@ -225,7 +241,7 @@ void LadderPage::runWidths() {
 /// The job is made on another thread: it opens the store.
 void LadderPage::start(LadderOptions options) {
     if (busy()) return;
-    starting_ = true;
+    starting_ = chosen_ = true;
     problem_.clear();
     jobMode_ = options.request.mode;
     options.store = controller().store().path.toStdString();
@@ -277,12 +293,20 @@ void LadderPage::tick() {
 }
 
 void LadderPage::refresh() {
-    const std::string name = preset().toStdString();
+    const QString name = preset();
+    QStringList among;  // empty: the model was picked
+    for (int i = 0; i < presets_->count() && !chosen_ && !busy(); ++i) among << presets_->itemText(i);
     const int warmup = warmup_->value(), steps = steps_->value();
     controller().load(
         this, kLoadTopic,
-        [name, warmup, steps](experiments::RunStore& store) { return readView(store, name, warmup, steps); },
+        [name, among, warmup, steps](experiments::RunStore& store) {
+            return readView(store, newestPreset(store, among, name), warmup, steps);
+        },
         [this](LadderView view) {
+            if (!chosen_) {
+                const QSignalBlocker quiet(presets_);
+                presets_->setCurrentText(view.preset);
+            }
             view_ = std::move(view);
             showAll();
         },

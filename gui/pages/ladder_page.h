@@ -25,6 +25,7 @@ class WidthChart;
 
 /// What the page shows of one preset: the newest ladder of each kind, or the plan of one.
 struct LadderView {
+    QString preset;
     std::shared_ptr<const experiments::LadderResult> rungs;   ///< id "": not run yet
     std::shared_ptr<const experiments::LadderResult> widths;  ///< null: no sweep yet
     std::vector<double> forecastSeconds;                      ///< by rung that was not run; 0: not known
@@ -40,6 +41,7 @@ class LadderPage : public Page {
 
     QWidget* tools() override { return tools_; }
     QString statusText() const override { return status_; }
+    /// From then on this model is shown, whatever the store holds.
     void choosePreset(const QString& name);
     QString preset() const;
     const LadderView& view() const { return view_; }
@@ -78,6 +80,7 @@ class LadderPage : public Page {
     std::shared_ptr<experiments::LadderJob> job_;
     experiments::LadderMode jobMode_ = experiments::LadderMode::Rungs;
     bool starting_ = false;
+    bool chosen_ = false;  ///< the model was picked; until then the newest ladder of the store is shown
     int doneSeen_ = -1;
     QString status_, problem_;
     QTimer timer_;

@@ -153,6 +153,31 @@ TEST_F(LadderPageTest, ShowsThePlanThenRunsAllRungsAndFillsOneAgain) {
     EXPECT_FALSE(page_->exportTo(folder_.filePath(QStringLiteral("l.gif")), *first));
 }
 
+/// A store with a ladder opens on it, whichever model it is of, until a model is picked.
+TEST_F(LadderPageTest, OpensOnTheNewestLadderOfTheStore) {
+    {
+        experiments::RunStore store(folder_.filePath(QStringLiteral("runs.mantissa")).toStdString(),
+                                    experiments::RunStore::Mode::ReadWrite);
+        for (const char* preset : {"minigpt", "gpt2-124m"}) {
+            experiments::LadderDocument document;
+            document.id = preset == std::string("minigpt") ? "01A" : "01B";
+            document.request.base = experiments::presetSpec(preset);
+            document.device = "cpu";
+            experiments::writeLadder(store, document);
+        }
+    }
+    LadderPage fresh(controller_);
+    fresh.show();
+    EXPECT_TRUE(QTest::qWaitFor([&] { return fresh.preset() == QStringLiteral("gpt2-124m"); }, 20000))
+        << fresh.preset().toStdString();
+    ASSERT_TRUE(fresh.view().rungs);
+    EXPECT_EQ(fresh.view().rungs->id, "01B");
+    fresh.choosePreset(QStringLiteral("tiny"));
+    ASSERT_TRUE(QTest::qWaitFor([&] { return fresh.view().preset == QStringLiteral("tiny"); }, 20000));
+    QTest::qWait(300);
+    EXPECT_EQ(fresh.preset(), QStringLiteral("tiny"));
+}
+
 TEST_F(LadderPageTest, StopsAndSaysSo) {
     box("Timed")->setValue(100000);
     QTest::mouseClick(tool("Run ladder"), Qt::LeftButton);
