@@ -3,6 +3,7 @@
 
 #include <QHash>
 #include <QLabel>
+#include <cmath>
 #include <optional>
 
 #include "experiments/report/compare.h"
@@ -76,7 +77,14 @@ class ComparePage : public Page {
     void showConfig();
     QString metric() const;
     experiments::Axis axis() const;
-    FinalRow finalRow(const Group& group) const;
+    /// Final numbers by run, found once for all rows of a table.
+    struct Finals {
+        QHash<QString, const experiments::ComparedRun*> runs;
+        double baseSpeed = NAN;  ///< tokens/s of the first group
+        double mean(const QStringList& of, const char* name) const;
+    };
+    Finals finals(const std::vector<Group>& groups) const;
+    FinalRow finalRow(const Group& group, const Finals& finals) const;
 
     XLink link_;
     experiments::Comparison comparison_;

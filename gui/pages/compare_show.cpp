@@ -242,40 +242,42 @@ void ComparePage::rebuildCurves() {
     }
 }
 
-FinalRow ComparePage::finalRow(const Group& group) const {
+double ComparePage::Finals::mean(const QStringList& of, const char* name) const {
+    double sum = 0;
+    int count = 0;
+    for (const QString& id : of) {
+        const ComparedRun* run = runs.value(id);
+        const auto found = run ? run->final.find(name) : decltype(run->final.find(name)){};
+        if (run && found != run->final.end()) {
+            sum += found->second;
+            ++count;
+        }
+    }
+    return count ? sum / count : NAN;
+}
+
+ComparePage::Finals ComparePage::finals(const std::vector<Group>& groups) const {
+    Finals result;
+    for (const ComparedRun& run : comparison_.runs) {
+        result.runs.insert(QString::fromStdString(run.run.id), &run);
+    }
+    if (!groups.empty()) {
+        result.baseSpeed = result.mean(groups.front().runs, "tokens_per_s");
+    }
+    return result;
+}
+
+FinalRow ComparePage::finalRow(const Group& group, const Finals& finals) const {
     FinalRow row;
     row.name = group.name;
     row.id = group.runs.value(0);
     row.series = group.style;
     row.runs = int(group.runs.size());
-    const auto mean = [&](const char* name) {
-        double sum = 0;
-        int count = 0;
-        for (const ComparedRun& run : comparison_.runs) {
-            const auto found = run.final.find(name);
-            if (group.runs.contains(QString::fromStdString(run.run.id)) && found != run.final.end()) {
-                sum += found->second;
-                ++count;
-            }
-        }
-        return count ? sum / count : NAN;
-    };
-    row.validation = mean("val_loss");
-    row.tokensPerSecond = mean("tokens_per_s");
-    row.stepMs = mean("step_ms");
-    row.peakBytes = mean("peak_bytes");
-    if (!groups().empty()) {
-        double speed = 0;
-        int count = 0;
-        for (const ComparedRun& run : comparison_.runs) {
-            const auto found = run.final.find("tokens_per_s");
-            if (groups().front().runs.contains(QString::fromStdString(run.run.id)) && found != run.final.end()) {
-                speed += found->second;
-                ++count;
-            }
-        }
-        row.ratio = count && speed > 0 ? row.tokensPerSecond / (speed / count) : NAN;
-    }
+    row.validation = finals.mean(group.runs, "val_loss");
+    row.tokensPerSecond = finals.mean(group.runs, "tokens_per_s");
+    row.stepMs = finals.mean(group.runs, "step_ms");
+    row.peakBytes = finals.mean(group.runs, "peak_bytes");
+    row.ratio = finals.baseSpeed > 0 ? row.tokensPerSecond / finals.baseSpeed : NAN;
     row.baseline = group.runs.contains(effectiveBaseline());
     for (const QString& id : group.runs) {
         if (const RunInfo* info = controller().run(id)) {
@@ -296,11 +298,9 @@ FinalRow ComparePage::finalRow(const Group& group) const {
         row.bad = row.bad || verdict->verdict == "does not train";
     }
     if (std::isnan(row.difference) && !row.baseline) {
-        for (const ComparedRun& run : comparison_.runs) {
-            const auto found = run.difference.find("val_loss");
-            if (QString::fromStdString(run.run.id) == row.id && found != run.difference.end()) {
-                row.difference = found->second;
-            }
+        if (const ComparedRun* run = finals.runs.value(row.id)) {
+            const auto found = run->difference.find("val_loss");
+            row.difference = found == run->difference.end() ? NAN : found->second;
         }
     }
     return row;
@@ -309,16 +309,17 @@ FinalRow ComparePage::finalRow(const Group& group) const {
 void ComparePage::rebuildFinal() {
     std::vector<FinalRow> rows;
     const std::vector<Group> all = groups();
+    const Finals numbers = finals(all);
     size_t most = 1;
     for (const Group& group : all) {
         most = std::max(most, size_t(group.runs.size()));
         if (all.size() <= kFew || group.runs.size() == 1) {
-            rows.push_back(finalRow(group));
+            rows.push_back(finalRow(group, numbers));
             continue;
         }
         for (const QString& id : group.runs) {  // many runs: a row each
             Group single{controller().run(id) ? controller().run(id)->name : id, {id}, group.style, nullptr};
-            rows.push_back(finalRow(single));
+            rows.push_back(finalRow(single, numbers));
         }
     }
     finalHint_->setText(most > 1 && all.size() <= kFew
@@ -331,11 +332,12 @@ void ComparePage::rebuildFinal() {
 void ComparePage::rebuildVerdicts() {
     std::vector<Figure> figures;
     const std::vector<Group> all = groups();
+    const Finals numbers = finals(all);
     for (const Group& group : all) {
         if (figures.size() == kFew) {
             break;
         }
-        const FinalRow row = finalRow(group);
+        const FinalRow row = finalRow(group, numbers);
         Figure figure;
         figure.series = group.style;
         figure.label = group.name;
@@ -367,7 +369,7 @@ void ComparePage::rebuildVerdicts() {
             if (row.ratio > 0) {
                 gains << QStringLiteral("%1 tokens/s").arg(formatRatio(row.ratio));
             }
-            const FinalRow base = all.empty() ? FinalRow() : finalRow(all.front());
+            const FinalRow base = all.empty() ? FinalRow() : finalRow(all.front(), numbers);
             if (row.peakBytes > 0 && base.peakBytes > 0) {
                 gains << QStringLiteral("%1 memory").arg(formatChange(row.peakBytes / base.peakBytes - 1));
             }
