@@ -6,7 +6,6 @@
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QLineEdit>
-#include <QMenu>
 #include <QPainter>
 #include <QStackedWidget>
 #include <QStyledItemDelegate>
@@ -18,6 +17,7 @@
 
 #include "gui/format/numbers.h"
 #include "gui/models/alarm_rules.h"
+#include "gui/plot/chart_tools.h"
 #include "gui/plot/plot_legend.h"
 #include "gui/widgets/card.h"
 #include "gui/widgets/figures_card.h"
@@ -71,6 +71,7 @@ void prepare(QTableView* table, const QString& name) {
     table->setEditTriggers(QAbstractItemView::NoEditTriggers);
     table->setWordWrap(false);
     table->horizontalHeader()->setStretchLastSection(true);
+    table->horizontalHeader()->setResizeContentsPrecision(0);  // of the rows in view: there may be hundreds
     table->setItemDelegate(new RunDelegate(table));
     table->setTabKeyNavigation(false);  // Tab goes to the next control, arrows to the next cell
     table->horizontalHeader()->setHighlightSections(false);
@@ -126,10 +127,8 @@ QWidget* ComparePage::sidePanel() {
 }
 
 void ComparePage::buildTools() {
-    tools_ = new QWidget(this);
-    auto* row = new QHBoxLayout(tools_);
-    row->setContentsMargins(0, 0, 0, 0);
-    row->setSpacing(8);
+    QHBoxLayout* row = nullptr;
+    tools_ = makeToolRow(this, &row);
     const auto combo = [&](const char* label, const char* tip,
                            std::initializer_list<std::pair<const char*, const char*>> items) {
         toolLabels_.push_back(new TextLabel(QString::fromUtf8(label), Token::Text2, TextSize::Small, false, tools_));
@@ -152,14 +151,7 @@ void ComparePage::buildTools() {
                   {{"step", "step"}, {"tokens", "tokens"}, {"time", "time"}});
     below_ = combo("Below", "What the lower chart shows against the baseline",
                    {{"difference", "difference"}, {"ratio", "ratio"}, {"nothing", ""}});
-    auto* back = new QToolButton(tools_);
-    back->setIcon(icon(Glyph::Undo));
-    back->setToolTip(QStringLiteral("Zoom back (Alt+←)"));
-    back->setAccessibleName(QStringLiteral("Zoom back"));
-    back->setEnabled(false);
-    connect(back, &QToolButton::clicked, &link_, &XLink::back);
-    connect(&link_, &XLink::historyChanged, back, [this, back] { back->setEnabled(link_.canBack()); });
-    row->addWidget(back);
+    addZoomBack(row, link_);
     for (QComboBox* box : {metric_, axis_}) {
         connect(box, &QComboBox::currentIndexChanged, this, [this, box] {
             link_.reset();
@@ -170,19 +162,7 @@ void ComparePage::buildTools() {
         });
     }
     connect(below_, &QComboBox::currentIndexChanged, this, &ComparePage::rebuildCurves);
-    auto* exporting = new QToolButton(tools_);
-    exporting->setIcon(icon(Glyph::Export));
-    exporting->setToolTip(QStringLiteral("Copy, show or export the chart"));
-    exporting->setAccessibleName(QStringLiteral("Export"));
-    exporting->setPopupMode(QToolButton::InstantPopup);
-    auto* menu = new QMenu(exporting);
-    connect(menu, &QMenu::aboutToShow, this, [this, menu] {  // filled anew: it shows the scale in force
-        qDeleteAll(menu->findChildren<QMenu*>());
-        menu->clear();
-        curves_->fillMenu(*menu);
-    });
-    exporting->setMenu(menu);
-    row->addWidget(exporting);
+    addExport(row, [this] { return curves_; });
 }
 
 QWidget* ComparePage::buildCurves() {

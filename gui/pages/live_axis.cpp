@@ -1,11 +1,11 @@
 // What all charts of the Live page share: the tools at the right of the tabs, and X as steps, tokens or time.
 #include <QComboBox>
 #include <QHBoxLayout>
-#include <QMenu>
 #include <QToolButton>
 #include <cmath>
 
 #include "gui/pages/live_page.h"
+#include "gui/plot/chart_tools.h"
 #include "gui/widgets/card.h"
 
 namespace mantissa::gui {
@@ -34,10 +34,8 @@ class AxisMap {
 }  // namespace
 
 void LivePage::buildTools() {
-    tools_ = new QWidget(this);
-    auto* row = new QHBoxLayout(tools_);
-    row->setContentsMargins(0, 0, 0, 0);
-    row->setSpacing(8);
+    QHBoxLayout* row = nullptr;
+    tools_ = makeToolRow(this, &row);
     axisLabel_ = new TextLabel(QStringLiteral("X"), Token::Text2, TextSize::Small, false, tools_);
     row->addWidget(axisLabel_);
     axis_ = new QComboBox(tools_);
@@ -64,37 +62,9 @@ void LivePage::buildTools() {
     connect(smoothing_, &QComboBox::currentIndexChanged, this,
             [this] { setSmoothing(smoothing_->currentData().toDouble()); });
     row->addWidget(smoothing_);
-    back_ = new QToolButton(tools_);
-    back_->setIcon(icon(Glyph::Undo));
-    back_->setToolTip(QStringLiteral("Zoom back (Alt+←)"));
-    back_->setAccessibleName(QStringLiteral("Zoom back"));
-    back_->setEnabled(false);
-    connect(back_, &QToolButton::clicked, &link_, &XLink::back);
-    connect(&link_, &XLink::historyChanged, this, [this] { back_->setEnabled(link_.canBack()); });
-    row->addWidget(back_);
-    follow_ = new QToolButton(tools_);
-    follow_->setIcon(icon(Glyph::Follow));
-    follow_->setText(QStringLiteral("Follow"));
-    follow_->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-    follow_->setCheckable(true);
-    follow_->setChecked(true);
-    follow_->setToolTip(QStringLiteral("Keep the newest steps in view (F)"));
-    connect(follow_, &QToolButton::clicked, &link_, &XLink::setFollow);
-    connect(&link_, &XLink::followChanged, follow_, &QToolButton::setChecked);
-    row->addWidget(follow_);
-    auto* exporting = new QToolButton(tools_);
-    exporting->setIcon(icon(Glyph::Export));
-    exporting->setToolTip(QStringLiteral("Copy, show or export the chart"));
-    exporting->setAccessibleName(QStringLiteral("Export"));
-    exporting->setPopupMode(QToolButton::InstantPopup);
-    auto* menu = new QMenu(exporting);
-    connect(menu, &QMenu::aboutToShow, this, [this, menu] {  // filled anew: it shows the scale in force
-        qDeleteAll(menu->findChildren<QMenu*>());
-        menu->clear();
-        loss_->fillMenu(*menu);
-    });
-    exporting->setMenu(menu);
-    row->addWidget(exporting);
+    back_ = addZoomBack(row, link_);
+    follow_ = addFollow(row, link_);
+    addExport(row, [this] { return loss_; });
 }
 
 LivePage::XAxis LivePage::xAxis() const {

@@ -5,7 +5,6 @@
 #include <QHBoxLayout>
 #include <QKeyEvent>
 #include <QLineEdit>
-#include <QMenu>
 #include <QStackedWidget>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -13,6 +12,7 @@
 
 #include "gui/format/numbers.h"
 #include "gui/pages/live_health.h"
+#include "gui/plot/chart_tools.h"
 #include "gui/plot/heat_widgets.h"
 #include "gui/plot/plot_legend.h"
 #include "gui/widgets/search_field.h"
@@ -23,14 +23,6 @@ namespace mantissa::gui {
 namespace {
 
 constexpr int kLeft = 68, kRight = 84;
-
-QToolButton* toolButton(Glyph glyph, const char* tip, QWidget* parent) {
-    auto* button = new QToolButton(parent);
-    button->setIcon(icon(glyph));
-    button->setToolTip(QString::fromUtf8(tip));
-    button->setAccessibleName(QString::fromUtf8(tip));
-    return button;
-}
 
 /// What is looked at, and how often.
 QString probeWords(const engine::ProbeConfig& probes) {
@@ -116,36 +108,11 @@ NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(co
 }
 
 void NumericsPage::buildTools() {
-    tools_ = new QWidget(this);
-    auto* row = new QHBoxLayout(tools_);
-    row->setContentsMargins(0, 0, 0, 0);
-    row->setSpacing(8);
-    back_ = toolButton(Glyph::Undo, "Zoom back (Alt+←)", tools_);
-    back_->setEnabled(false);
-    connect(back_, &QToolButton::clicked, &link_, &XLink::back);
-    connect(&link_, &XLink::historyChanged, this, [this] { back_->setEnabled(link_.canBack()); });
-    row->addWidget(back_);
-    follow_ = toolButton(Glyph::Follow, "Keep the newest steps in view (F)", tools_);
-    follow_->setText(QStringLiteral("Follow"));
-    follow_->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-    follow_->setCheckable(true);
-    follow_->setChecked(true);
-    connect(follow_, &QToolButton::clicked, &link_, &XLink::setFollow);
-    connect(&link_, &XLink::followChanged, follow_, &QToolButton::setChecked);
-    row->addWidget(follow_);
-    auto* exporting = new QToolButton(tools_);
-    exporting->setIcon(icon(Glyph::Export));
-    exporting->setToolTip(QStringLiteral("Copy, show or export the chart"));
-    exporting->setAccessibleName(QStringLiteral("Export"));
-    exporting->setPopupMode(QToolButton::InstantPopup);
-    auto* menu = new QMenu(exporting);
-    connect(menu, &QMenu::aboutToShow, this, [this, menu] {  // filled anew: it shows the scale in force
-        qDeleteAll(menu->findChildren<QMenu*>());
-        menu->clear();
-        amax_->fillMenu(*menu);
-    });
-    exporting->setMenu(menu);
-    row->addWidget(exporting);
+    QHBoxLayout* row = nullptr;
+    tools_ = makeToolRow(this, &row);
+    back_ = addZoomBack(row, link_);
+    follow_ = addFollow(row, link_);
+    addExport(row, [this] { return amax_; });
 }
 
 QWidget* NumericsPage::buildSelector() {
