@@ -295,25 +295,7 @@ void LivePage::updateState() {
         case RunState::Paused:
             banner_->showMessage(MessageKind::Warn, QStringLiteral("Paused after step %1.").arg(step), why);
             break;
-        case RunState::Interrupted:
-            banner_->showMessage(
-                MessageKind::Warn,
-                QStringLiteral("Interrupted at step %1: the process that trained it is gone.").arg(step),
-                QStringLiteral("Every step up to its last commit is here. It can go on from its newest checkpoint."),
-                QStringLiteral("Resume"));
-            break;
-        case RunState::Failed:
-            banner_->showMessage(MessageKind::Bad, QStringLiteral("Failed at step %1.").arg(step), why,
-                                 QStringLiteral("Resume"));
-            break;
-        case RunState::Diverged:
-            banner_->showMessage(MessageKind::Bad, QStringLiteral("Diverged at step %1.").arg(step), why);
-            break;
-        case RunState::Refused:
-            banner_->showMessage(MessageKind::Bad, QStringLiteral("Not started."), why);
-            break;
-        case RunState::Finished:
-        case RunState::Stopped:
+        default:  // how a run ended badly stands in the window's banner
             banner_->showMessage(MessageKind::Info, QString());
             break;
     }

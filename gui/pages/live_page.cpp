@@ -2,6 +2,7 @@
 
 #include <QGridLayout>
 #include <QHBoxLayout>
+#include <QScrollArea>
 #include <QStackedWidget>
 #include <QVBoxLayout>
 #include <cmath>
@@ -50,8 +51,13 @@ LivePage::LivePage(RunController& controller, QWidget* parent)
     emptyText_->setWordWrap(true);
     stack_->addWidget(emptyText_);
 
-    auto* content = new QWidget(stack_);
-    stack_->addWidget(content);
+    auto* scroll = new QScrollArea(stack_);  // charts that are lower than this say nothing
+    scroll->setWidgetResizable(true);
+    scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+    scroll->setFocusPolicy(Qt::NoFocus);
+    stack_->addWidget(scroll);
+    auto* content = new QWidget(scroll);
+    scroll->setWidget(content);
     auto* rows = new QVBoxLayout(content);
     rows->setContentsMargins(12, 12, 12, 12);
     rows->setSpacing(10);
@@ -128,6 +134,7 @@ QWidget* LivePage::buildLoss() {
     loss.margins = kLossMargins;
     loss.value = [](double v) { return formatLoss(v); };
     loss_ = new PlotView(loss, &link_, this);
+    loss_->setMinimumHeight(140);
     PlotOptions strip;
     strip.title = QStringLiteral("Difference to the baseline");
     strip.plusSign = true;
@@ -180,6 +187,7 @@ QWidget* LivePage::buildGrid() {
                           : formatNumber(v, 3);
     };
     speed_ = new PlotView(speed, &link_, area);
+    for (PlotView* view : {norm_, rate_, speed_}) view->setMinimumHeight(84);
     ledger_ = new StepLedger(area);
     auto* where = new Card(QStringLiteral("Where a step goes"), QString(), area);
     where->headTools()->addWidget(

@@ -85,6 +85,7 @@ RefusedPage::RefusedPage(RunController& controller, QWidget* parent) : QWidget(p
     table_ = new QTableWidget(0, 4, planCard_);
     table_->setTabKeyNavigation(false);
     table_->setHorizontalHeaderLabels({tr("Change"), tr("Needs"), tr("Result"), tr("Effect on the result")});
+    for (int c = 0; c < 4; ++c) table_->horizontalHeaderItem(c)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
     table_->setAccessibleName(tr("Changes that make it fit"));
     table_->setToolTip(tr("Choose one, then apply it"));
     table_->verticalHeader()->hide();
@@ -97,6 +98,7 @@ RefusedPage::RefusedPage(RunController& controller, QWidget* parent) : QWidget(p
     body->addWidget(table_, 1);
     auto* buttons = new QHBoxLayout;
     buttons->setContentsMargins(12, 8, 12, 12);
+    buttons->setSpacing(8);
     const auto button = [this, buttons](const QString& text, const QString& tip) {
         auto* push = new QPushButton(text, planCard_);
         push->setAccessibleName(text);

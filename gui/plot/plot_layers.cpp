@@ -195,9 +195,13 @@ void PlotLayer::paintLines(QPainter& painter) const {
         const double y = std::floor(plot.bottom() - unit * plot.height()) + 0.5;
         painter.setPen(linePen(line.ink.color(), line.dashed));
         painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y));
-        if (line.label.isEmpty()) {
+    }
+    for (const PlotLine& line : view_.content_.lines) {  // names over all lines
+        const double unit = view_.y_.unit(line.y);
+        if (line.label.isEmpty() || !(unit >= 0 && unit <= 1)) {
             continue;
         }
+        const double y = std::floor(plot.bottom() - unit * plot.height()) + 0.5;
         painter.setPen(color(line.labelInMargin ? Token::Text3 : Token::Text2));
         const double width = metrics.horizontalAdvance(line.label);
         const double left = line.labelInMargin ? plot.right() + 8
@@ -284,14 +288,10 @@ void PlotLayer::paintRails(QPainter& painter) const {
     });
     painter.setRenderHint(QPainter::Antialiasing, false);
     if (view_.above_ > 0) {
-        const auto lastAbove =
-            std::find_if(view_.marks_.rbegin(), view_.marks_.rend(), [](uint8_t m) { return m & kMarkAbove; });
-        const double column = double(view_.marks_.rend() - lastAbove);
         const QString text =
             QStringLiteral("%1 of %2 points above").arg(formatCount(view_.above_), formatCount(view_.counted_));
         const double width = QFontMetricsF(painter.font()).horizontalAdvance(text);
-        const double left =
-            std::clamp(at(column) + 20, plot.left() + 16, std::max(plot.left() + 16, plot.right() - width - 4));
+        const double left = plot.right() - width - 4;  // a loss falls: this end of the top is free
         painter.setRenderHint(QPainter::Antialiasing);
         drawTriangle(painter, {left - 8, plot.top() + 5}, 4, false);
         painter.setRenderHint(QPainter::Antialiasing, false);

@@ -4,7 +4,10 @@
 #include <QElapsedTimer>
 #include <QEvent>
 #include <QScrollArea>
+#include <QStyledItemDelegate>
+#include <QTableView>
 #include <algorithm>
+#include <typeinfo>
 
 #include "gui/theme/style_sheet.h"
 
@@ -12,6 +15,30 @@ namespace mantissa::gui {
 namespace {
 
 constexpr double kSliceMs = 10;
+
+/// Cells with the padding of the heads above them: the item padding of a sheet does not move the text.
+class PaddedCells : public QStyledItemDelegate {
+  public:
+    using QStyledItemDelegate::QStyledItemDelegate;
+    QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+        return QStyledItemDelegate::sizeHint(option, index) + QSize(2 * kMore, 0);
+    }
+    void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+        QStyleOptionViewItem ground = option;
+        initStyleOption(&ground, index);
+        option.widget->style()->drawPrimitive(QStyle::PE_PanelItemViewItem, &ground, painter, option.widget);
+        QStyleOptionViewItem inner = option;
+        inner.rect.adjust(kMore, 0, -kMore, 0);
+        QStyledItemDelegate::paint(painter, inner, index);
+    }
+
+  private:
+    static constexpr int kMore = 5;  // the style has 3 of the 8
+};
+
+bool isPlain(const QAbstractItemDelegate* delegate) {
+    return delegate && typeid(*delegate) == typeid(QStyledItemDelegate);
+}
 
 }  // namespace
 
@@ -29,6 +56,8 @@ bool ControlStyler::eventFilter(QObject* object, QEvent* event) {
         area->viewport()->setAutoFillBackground(false);
         if (area->widget()) area->widget()->setAutoFillBackground(false);
     }
+    if (auto* table = qobject_cast<QTableView*>(widget); table && isPlain(table->itemDelegate()))
+        table->setItemDelegate(new PaddedCells(table));
     if (widget->styleSheet().isEmpty())
         if (const QString sheet = controlSheet(*widget); !sheet.isEmpty()) widget->setStyleSheet(sheet);
     return false;

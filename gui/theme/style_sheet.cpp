@@ -51,6 +51,9 @@ QPlainTextEdit, QTextEdit { padding: 4px 8px; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus { border-color: @accent; }
 QLineEdit[wrong="true"] { border-color: @bad; }
 QLineEdit:disabled { color: @disabled; border-color: @line; }
+QSpinBox { background: @raised; color: @text; border: 1px solid @line2; border-radius: 4px; padding: 0 6px; min-height: 24px; }
+QSpinBox:focus { border-color: @accent; }
+QSpinBox:disabled { color: @disabled; border-color: @line; }
 QComboBox { background: @raised; color: @text; border: 1px solid @line2; border-radius: 4px; padding: 0 8px 0 9px; min-height: 26px; }
 QComboBox:hover { background: @hover; }
 QComboBox:focus { border-color: @accent; }
@@ -109,10 +112,10 @@ QString imageFile(const QString& name, const QString& body, const QColor& stroke
 namespace {
 
 /// Classes with rules of their own; the first that a widget inherits counts.
-constexpr const char* kClasses[] = {"QMenuBar",   "QMenu",          "QPushButton", "QToolButton",
-                                    "QComboBox",  "QCheckBox",      "QHeaderView", "QTableView",
-                                    "QTreeView",  "QListView",      "QLineEdit",   "QTextEdit",
-                                    "QScrollBar", "QPlainTextEdit", "QTabBar",     "QProgressBar"};
+constexpr const char* kClasses[] = {"QMenuBar",  "QMenu",       "QPushButton", "QToolButton", "QComboBox",
+                                    "QSpinBox",  "QCheckBox",   "QHeaderView", "QTableView",  "QTreeView",
+                                    "QListView", "QLineEdit",   "QTextEdit",   "QScrollBar",  "QPlainTextEdit",
+                                    "QTabBar",   "QProgressBar"};
 
 /// The template with the colours of the theme.
 QString colouredSheet() {
@@ -158,9 +161,10 @@ QString controlSheet(const QWidget& widget) {
     for (const char* known : kClasses)
         if (!name && widget.inherits(known)) name = known;
     if (!name) return QString();
-    // The list and the field of a combo box are styled by its own rules.
+    // The list and the field of a combo box, and the field of a spin box, are styled by its own rules.
     for (const QWidget* above = widget.parentWidget(); above; above = above->parentWidget())
-        if (above->inherits("QComboBox") && !widget.inherits("QScrollBar")) return QString();
+        if ((above->inherits("QComboBox") && !widget.inherits("QScrollBar")) || above->inherits("QSpinBox"))
+            return QString();
     QHash<QString, QString>& cache = sheets();
     if (cache.isEmpty()) {
         const QStringList rules = colouredSheet().split(QLatin1Char('\n'), Qt::SkipEmptyParts);

@@ -23,8 +23,12 @@ Fp8Range fp8Range(const std::string& format) {
     return {448, -6, -9, "E4M3"};
 }
 
+namespace {
+constexpr int kWords = 28;  ///< two lines above the bars of an amax window
+}
+
 AmaxWindowView::AmaxWindowView(QWidget* parent) : QWidget(parent) {
-    setFixedHeight(88);
+    setFixedHeight(88 + kWords);
     setAccessibleName(QStringLiteral("amax window"));
     connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
 }
@@ -46,7 +50,7 @@ void AmaxWindowView::setWindow(const experiments::AmaxWindow& window) {
 void AmaxWindowView::paintEvent(QPaintEvent*) {
     QPainter painter(this);
     painter.setFont(uiFont(TextSize::Small));
-    const QRectF area(2, 8, width() - 4, height() - 30);
+    const QRectF area(2, 8 + kWords, width() - 4, height() - 30 - kWords);
     double low = INFINITY, high = -INFINITY;
     for (float entry : window_.entries) {
         if (std::isfinite(entry) && entry > 0) {
@@ -106,9 +110,8 @@ void AmaxWindowView::paintEvent(QPaintEvent*) {
         painter.setFont(uiFont(TextSize::Small, true));
         const double width = std::max(QFontMetricsF(painter.font()).horizontalAdvance(first),
                                       QFontMetricsF(uiFont(TextSize::Small)).horizontalAdvance(second));
-        const bool leftSide = x + 10 + width > area.right();
-        const QRectF line(leftSide ? x - 10 - width : x + 10, top + 3, width + 2, 15);
-        painter.fillRect(line.adjusted(-3, 0, 3, 15), color(Token::Panel));  // no bar shines through the words
+        const bool leftSide = x + width > area.right();
+        const QRectF line(leftSide ? x - width : x - 2, 0, width + 2, 15);  // above all bars
         painter.setPen(color(Token::Text));
         painter.drawText(line, (leftSide ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter, first);
         painter.setFont(uiFont(TextSize::Small));

@@ -5,11 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <QAbstractButton>
-#include <QAbstractItemView>
-#include <QAbstractSpinBox>
 #include <QApplication>
 #include <QComboBox>
-#include <QLabel>
 #include <QLineEdit>
 #include <QPlainTextEdit>
 #include <QSignalSpy>
@@ -22,6 +19,7 @@
 #include "gui/dialogs/launch_dialog.h"
 #include "gui/pages/formats_page.h"
 #include "gui/widgets/command_palette.h"
+#include "tests/gui/widget_walk.h"
 
 namespace {
 
@@ -58,98 +56,10 @@ class Window : public testing::Test {
     std::unique_ptr<MainWindow> window_;
 };
 
-QString where(const QWidget* widget) {
-    QString path;
-    for (; widget; widget = widget->parentWidget())
-        path.prepend(QLatin1Char('/') + QLatin1String(widget->metaObject()->className()));
-    return path;
-}
-
-bool isControl(const QWidget* widget) {
-    const QString type = QLatin1String(widget->metaObject()->className());
-    if (type.startsWith(QLatin1String("Q")) &&
-        (widget->objectName().startsWith(QLatin1String("qt_")) || widget->inherits("QScrollBar")))
-        return false;
-    if (widget->parentWidget() && widget->parentWidget()->inherits("QLineEdit")) return false;  // icons inside a field
-    if (widget->parentWidget() && widget->parentWidget()->inherits("QTabBar")) return false;
-    if (widget->inherits("QLabel")) return false;  // its text is its name
-    return widget->inherits("QAbstractButton") || widget->inherits("QLineEdit") || widget->inherits("QComboBox") ||
-           widget->inherits("QPlainTextEdit") ||
-           (widget->inherits("QAbstractItemView") && !widget->inherits("QHeaderView")) || widget->inherits("QTabBar") ||
-           (widget->focusPolicy() != Qt::NoFocus && type.startsWith(QLatin1String("mantissa")));
-}
-
-void expectNamed(QWidget& root) {
-    int controls = 0;
-    for (const QWidget* widget : root.findChildren<QWidget*>()) {
-        if (!isControl(widget) || (widget->window() != &root)) continue;
-        if (const auto* combo = qobject_cast<const QComboBox*>(widget->parentWidget());
-            combo && combo->view() == widget)
-            continue;
-        if (widget->inherits("QTableCornerButton") ||
-            QLatin1String(widget->metaObject()->className()) == QLatin1String("QTableCornerButton"))
-            continue;
-        ++controls;
-        const auto* button = qobject_cast<const QAbstractButton*>(widget);
-        if (button && button->isHidden() && button->text().isEmpty() && button->icon().isNull())
-            continue;  // waits for a message
-        EXPECT_FALSE(widget->accessibleName().isEmpty() && !(button && !button->text().isEmpty()))
-            << "no name: " << where(widget).toStdString();
-        // Charts and tables explain themselves cell by cell; a tooltip must not cover what it explains.
-        const bool input =
-            widget->inherits("QAbstractButton") || widget->inherits("QLineEdit") || widget->inherits("QComboBox");
-        if (!input) continue;
-        EXPECT_FALSE(widget->toolTip().isEmpty())
-            << "no tooltip: " << where(widget).toStdString() << " " << widget->accessibleName().toStdString();
-    }
-    EXPECT_GT(controls, 3);
-}
-
-/// Text of labels and buttons fits into the widget, and visible siblings in a layout do not overlap.
-void expectUnclipped(QWidget& root) {
-    QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
-    for (const QLabel* label : root.findChildren<QLabel*>()) {
-        if (!label->isVisible() || label->text().isEmpty() ||
-            label->sizePolicy().horizontalPolicy() == QSizePolicy::Ignored)
-            continue;
-        const QFontMetrics metrics(label->font());
-        const int room = label->contentsRect().width();
-        if (label->wordWrap()) {
-            const QRect needed =
-                metrics.boundingRect(QRect(0, 0, std::max(1, room), 10000), Qt::TextWordWrap, label->text());
-            EXPECT_LE(needed.height(), label->contentsRect().height() + 2)
-                << where(label).toStdString() << ": " << label->text().toStdString();
-        } else {
-            EXPECT_LE(metrics.horizontalAdvance(label->text()), room + 1)
-                << where(label).toStdString() << ": " << label->text().toStdString();
-            EXPECT_LE(metrics.height(), label->contentsRect().height() + 3)
-                << where(label).toStdString() << ": " << label->text().toStdString();
-        }
-    }
-    for (const QAbstractButton* button : root.findChildren<QAbstractButton*>()) {
-        const auto* tool = qobject_cast<const QToolButton*>(button);
-        if (!button->isVisible() || button->text().isEmpty() || button->inherits("mantissa::gui::Capsule") ||
-            (tool && tool->toolButtonStyle() == Qt::ToolButtonIconOnly))
-            continue;
-        EXPECT_GE(button->width(), QFontMetrics(button->font()).horizontalAdvance(button->text()) + 4)
-            << where(button).toStdString() << ": " << button->text().toStdString();
-    }
-    for (const QComboBox* combo : root.findChildren<QComboBox*>()) {
-        if (!combo->isVisible()) continue;
-        EXPECT_GE(combo->width() - 24, QFontMetrics(combo->font()).horizontalAdvance(combo->currentText()))
-            << combo->accessibleName().toStdString() << ": " << combo->currentText().toStdString();
-    }
-    for (const QLineEdit* field : root.findChildren<QLineEdit*>()) {
-        if (!field->isVisible() || field->text().isEmpty()) continue;
-        EXPECT_GE(field->width() - 20, QFontMetrics(field->font()).horizontalAdvance(field->text()))
-            << field->accessibleName().toStdString() << ": " << field->text().toStdString();
-    }
-}
-
 TEST_F(Window, EveryControlHasANameAndATooltip) {
-    expectNamed(*window_);
+    walk::expectNamed(*window_);
     LaunchDialog& dialog = window_->openLaunch();
-    expectNamed(dialog);
+    walk::expectNamed(dialog);
 }
 
 TEST_F(Window, NoTextIsClippedAtBothSizes) {
@@ -159,13 +69,13 @@ TEST_F(Window, NoTextIsClippedAtBothSizes) {
             window_->openPage(QLatin1String(name));
             QTest::qWait(50);
             SCOPED_TRACE(name);
-            expectUnclipped(*window_);
+            walk::expectUnclipped(*window_);
         }
         EXPECT_EQ(window_->size(), size);
     }
     LaunchDialog& dialog = window_->openLaunch();
     QTest::qWait(300);
-    expectUnclipped(dialog);
+    walk::expectUnclipped(dialog);
 }
 
 TEST_F(Window, KeysOpenPages) {
