@@ -108,6 +108,7 @@ void NumericsPage::setMode(Mode mode) {
     if (mode == mode_) return;
     mode_ = mode;
     modeButtons_[int(mode)]->setChecked(true);
+    modeButtons_[int(mode)]->setFocusPolicy(Qt::TabFocus);  // Qt moves it along with clicks alone
     for (QWidget* part : {static_cast<QWidget*>(roles_), static_cast<QWidget*>(view_), static_cast<QWidget*>(goTo_)})
         part->setVisible(mode == Mode::Heatmap);
     for (QWidget* part : {static_cast<QWidget*>(statistics_), static_cast<QWidget*>(more_)})
