@@ -143,7 +143,10 @@ QWidget* DiagnosisView::buildDetail() {
     auto* buttons = new QHBoxLayout;
     apply_ = new QPushButton(tr("Apply now"), changesPart_);
     apply_->setProperty("kind", QStringLiteral("primary"));
+    apply_->setToolTip(tr("Takes the change between two steps of the run that goes"));
     fork_ = new QPushButton(changesPart_);
+    fork_->setAccessibleName(tr("Fork with the change"));
+    fork_->setToolTip(tr("Makes a child run with the chosen change"));
     buttons->addWidget(apply_);
     buttons->addWidget(fork_);
     edit_ = new QPushButton(tr("Look over first…"), changesPart_);

@@ -19,6 +19,7 @@
 #include <QTableView>
 #include <QTest>
 #include <QToolButton>
+#include <algorithm>
 
 #include "gui/theme/theme.h"
 
@@ -34,7 +35,13 @@ inline QString where(const QWidget* widget) {
 /// Of an exclusive group the Tab key goes to the checked button; arrow keys go from there to the others.
 inline bool reachedByArrows(const QWidget* widget) {
     const auto* button = qobject_cast<const QAbstractButton*>(widget);
-    return button && button->group() && button->group()->exclusive() && !button->isChecked();
+    if (!button || !button->group() || !button->group()->exclusive()) return false;
+    const auto members = button->group()->buttons();
+    // The member that had the focus last keeps the Tab key, also when another was checked by a key since.
+    return !button->isChecked() || (!(button->focusPolicy() & Qt::TabFocus) &&
+                                    std::any_of(members.begin(), members.end(), [](const QAbstractButton* other) {
+                                        return other->isVisible() && (other->focusPolicy() & Qt::TabFocus);
+                                    }));
 }
 
 inline bool isControl(const QWidget* widget) {
@@ -218,6 +225,9 @@ inline void expectKeys(QWidget& root) {
         if (QApplication::focusWidget() == target) QTest::keyClick(target, Qt::Key_Tab, Qt::ControlModifier);
         if (QApplication::focusWidget() == target) QTest::keyClick(target, Qt::Key_F6);
         if (QApplication::focusWidget()) wanted.remove(QApplication::focusWidget());
+        const auto* reached = qobject_cast<const QAbstractButton*>(QApplication::focusWidget());
+        if (reached && reached->group() && reached->group()->exclusive())
+            for (QAbstractButton* member : reached->group()->buttons()) wanted.remove(member);  // by arrow keys
     }
     for (QWidget* widget : wanted)
         ADD_FAILURE() << "the Tab key does not reach " << widget->metaObject()->className() << " "
