@@ -120,7 +120,8 @@ void addLiveCommands(CLI::App& app, Context& context) {
     };
     CLI::App* setting = add("set", "Changes fields of the spec of a run that is going, all or none, between two steps",
                             "mantissa-run set nano-fp8-delayed-s1 precision.history_length=4 precision.margin=1");
-    setting->add_option("PATH=VALUE", options->sets, "Fields to change")->required();
+    // Not named PATH=VALUE: CLI11 from 2.4 on (Ubuntu 24.04) ends a program that has "=" in a name.
+    setting->add_option("SETTING", options->sets, "Fields to change, each PATH=VALUE")->required();
     setting->callback([&context, options] { context.run = [&context, options] { return set(context, *options); }; });
 
     CLI::App* pausing = add("pause", "Pauses a run that is going (resume goes on)", "mantissa-run pause nano-bf16-s1");
