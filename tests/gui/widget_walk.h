@@ -185,7 +185,8 @@ inline void expectContrast(QWidget& root) {
         if (!button->text().trimmed().isEmpty() && !button->inherits("mantissa::gui::Capsule")) texts << button;
     for (const QWidget* widget : texts) {
         if (!widget->isVisible() || !widget->isEnabled() || widget->visibleRegion().isEmpty()) continue;
-        const QRect seen = widget->visibleRegion().boundingRect().translated(widget->mapTo(&root, QPoint()));
+        if (widget->visibleRegion().boundingRect() != widget->rect()) continue;  // half scrolled away: parts of letters
+        const QRect seen = widget->rect().translated(widget->mapTo(&root, QPoint()));
         const QRect area = seen & picture.rect();
         QHash<QRgb, int> counts;
         for (int y = area.top(); y <= area.bottom(); ++y)
