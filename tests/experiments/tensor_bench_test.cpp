@@ -386,7 +386,7 @@ TEST_F(TensorFiles, BadInputHasOneSentence) {
     EXPECT_THAT(sentence({"--file", write("x.csv", "1,2\n3,abc\n")}), HasSubstr("x.csv: value 4 \"abc\""));
     EXPECT_THAT(sentence({"--file", write("e.csv", "\n\n")}), HasSubstr("e.csv: holds no values"));
     EXPECT_THAT(sentence({"--file", (folder_ / "none.csv").string()}), HasSubstr("none.csv: no such file"));
-    EXPECT_THAT(sentence({}), HasSubstr("allowed: one of --values, --codes, --file, --trace"));
+    EXPECT_THAT(sentence({}), HasSubstr("allowed: one of --values, --codes, --file, --normal, --trace"));
     EXPECT_THAT(sentence({"--values", "1", "--format", "e3m4"}),
                 HasSubstr("format: \"e3m4\" is unknown; allowed: e4m3"));
     EXPECT_THAT(sentence({"--values", "1", "--recipe", "odd"}),
