@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Fails when an include points upward, Qt is used outside gui/, CUDA headers outside kernels/, or gui/ includes kernels/.
 
+Also when an argument of the command line has a name that CLI11 2.4 and later (Ubuntu 24.04) refuse by ending the program.
+
 usage: check_layering.py SOURCE_DIR
 """
 import pathlib
@@ -18,6 +20,7 @@ ALLOWED = {
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA = re.compile(r"^(cuda|cublas|cudnn|nvml|cooperative_groups|mma\.h)")
 QT = re.compile(r"^Q[A-Z]|^Qt[A-Z]")
+BAD_ARGUMENT = re.compile(r'add_(?:option|flag)\(\s*"([^"]*[=:{ ][^"]*)"')
 
 
 def check(root: pathlib.Path) -> tuple[list[str], int]:
@@ -29,6 +32,8 @@ def check(root: pathlib.Path) -> tuple[list[str], int]:
             files += 1
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 match = INCLUDE.match(line)
+                if name := BAD_ARGUMENT.search(line):
+                    problems.append(f'{path.relative_to(root)}:{number}: CLI11 allows no "=", ":", "{{" or space in an argument\'s name ({name[1]})')
                 if not match:
                     continue
                 kind, name = match.groups()
@@ -56,6 +61,7 @@ def selftest() -> list[str]:
         "engine/b.cpp": '#include <QString>\n',
         "experiments/c.cpp": '#include "gui/d.h"\n',
         "gui/d.h": '#include "kernels/a.h"\n',
+        "gui/f.cpp": 'command.add_option("PATH=VALUE", sets);\n',
         "engine/e.h": "#include <cuda_runtime.h>\n",
     }
     with tempfile.TemporaryDirectory() as folder:
