@@ -17,7 +17,7 @@
 namespace {
 
 const QString kSource = QStringLiteral(MANTISSA_SOURCE_DIR) + QLatin1Char('/');
-constexpr double kSame = 0.015;  ///< share of pixels that may differ: a date, the age of a run, the edges of letters
+constexpr double kSame = 0.015;  ///< share of pixels that may differ: a date, the age of a run
 
 struct Picture {
     QString file;
@@ -68,8 +68,15 @@ QImage drawn(const QTemporaryDir& folder, QStringList arguments, const QString& 
     return QImage(picture).convertToFormat(QImage::Format_RGB32);
 }
 
-double differing(const QImage& a, const QImage& b) {
-    if (a.size() != b.size() || a.isNull()) return 1;
+/// Share of pixels that differ at half the size: releases of FreeType draw the edges of letters differently, which is 2
+/// to 3 % of the pixels at full size (Ubuntu 24.04 against Debian 12) and none at half of it; another run is 9 %.
+double differing(const QImage& full, const QImage& again) {
+    if (full.size() != again.size() || full.isNull()) return 1;
+    const auto half = [](const QImage& image) {
+        return image.scaled(image.size() / 2, Qt::IgnoreAspectRatio, Qt::SmoothTransformation)
+            .convertToFormat(QImage::Format_RGB32);
+    };
+    const QImage a = half(full), b = half(again);
     qint64 count = 0;
     for (int y = 0; y < a.height(); ++y) {
         const auto* p = reinterpret_cast<const QRgb*>(a.constScanLine(y));
