@@ -9,6 +9,7 @@
 #include "kernels/device/cuda/cast.cuh"
 #include "kernels/formats/block_layout.h"
 #include "kernels/quantize/block_codes_cuda.h"
+#include "kernels/quantize/block_report.cuh"
 
 namespace mantissa::kernels::cuda {
 
@@ -181,21 +182,6 @@ __device__ __forceinline__ void writeColumns(const CodesArgs& args, const Raw8<B
         if (col >= args.cols || row >= args.rows) continue;
         *reinterpret_cast<uint4*>(args.col.codes + col * args.rows + row) =
             turn % 2 ? make_uint4(found.z, found.w, found.x, found.y) : found;
-    }
-}
-
-__device__ __forceinline__ void addCount(uint64_t& counter, uint64_t value) {
-    if (value) atomicAdd(reinterpret_cast<unsigned long long*>(&counter), static_cast<unsigned long long>(value));
-}
-
-/// The smaller of the slot's scale and this one; 0 in the slot means none yet.
-__device__ void mergeScale(float* slot, uint32_t bits) {
-    auto* const word = reinterpret_cast<unsigned int*>(slot);
-    unsigned int seen = *word;
-    while (seen == 0 || bits < seen) {
-        const unsigned int before = atomicCAS(word, seen, bits);
-        if (before == seen) break;
-        seen = before;
     }
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/formats/half.h"
 #include "kernels/quantize/block_codes_cuda.h"
 #include "kernels/quantize/block_quantize.h"
+#include "kernels/quantize/block_report.cuh"
 
 namespace mantissa::kernels::cuda {
 
@@ -206,21 +207,6 @@ __device__ void castTile(const BlockArgs& args, const TileArea& area, const Bloc
         countValue(op, format, x, scaled, grid, scaleInv, step, dear, counts, shared);
     }
     __syncthreads();
-}
-
-__device__ void addCount(uint64_t& counter, uint64_t value) {
-    if (value) atomicAdd(reinterpret_cast<unsigned long long*>(&counter), static_cast<unsigned long long>(value));
-}
-
-/// The smaller of the slot's scale and this one; 0 in the slot means none yet.
-__device__ void mergeScale(float* slot, uint32_t bits) {
-    auto* const word = reinterpret_cast<unsigned int*>(slot);
-    unsigned int seen = *word;
-    while (seen == 0 || bits < seen) {
-        const unsigned int before = atomicCAS(word, seen, bits);
-        if (before == seen) break;
-        seen = before;
-    }
 }
 
 __device__ void reportTile(const BlockArgs& args, const TileCounts& counts, TileShared& shared) {

@@ -7,33 +7,22 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/experiments/support.h"
+#include "tests/experiments/program.h"
 
 namespace mantissa::experiments {
 namespace {
 
 using Json = nlohmann::json;
 using test::readAll;
+using test::Result;
 using test::TempFolder;
 using test::writeAll;
 using testing::HasSubstr;
 
-struct Result {
-    int code = -1;
-    std::string out, err;
-    Json json() const { return Json::parse(out); }
-};
-
 class Misuse : public testing::Test {
   protected:
     /// A whole shell command; $M is the program.
-    Result shell(const std::string& command) {
-        const std::string all = "export M='" MANTISSA_RUN "' MANTISSA_STORE='" + (folder / "s.mantissa") +
-                                "' MANTISSA_DEVICE=; cd '" + folder.path() + "'; (" + command + ") >'" +
-                                (folder / "out") + "' 2>'" + (folder / "err") + "'";
-        const int status = std::system(all.c_str());
-        return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, readAll(folder / "out"), readAll(folder / "err")};
-    }
+    Result shell(const std::string& command) { return test::shellIn(folder, command); }
     Result train(const std::string& more) {
         return shell("$M run tiny --quiet --set data.path=text:generated " + more);
     }

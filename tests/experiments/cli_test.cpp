@@ -7,33 +7,22 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/experiments/support.h"
+#include "tests/experiments/program.h"
 
 namespace mantissa::experiments {
 namespace {
 
 using Json = nlohmann::json;
 using test::readAll;
+using test::Result;
 using test::TempFolder;
 using test::writeAll;
 using testing::HasSubstr;
 
-struct Result {
-    int code = -1;
-    std::string out, err;
-    Json json() const { return Json::parse(out); }
-};
-
 /// Runs the program through the shell with its own store and no colour.
 class Cli : public testing::Test {
   protected:
-    Result run(const std::string& arguments) {
-        const std::string command = "MANTISSA_STORE='" + (folder / "s.mantissa") +
-                                    "' MANTISSA_DEVICE= '" MANTISSA_RUN "' " + arguments + " >'" + (folder / "out") +
-                                    "' 2>'" + (folder / "err") + "'";
-        const int status = std::system(command.c_str());
-        return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, readAll(folder / "out"), readAll(folder / "err")};
-    }
+    Result run(const std::string& arguments) { return test::shellIn(folder, "\"$M\" " + arguments); }
     /// A tiny run on generated text.
     Result train(const std::string& more) { return run("run tiny --set data.path=text:generated " + more); }
     TempFolder folder;
