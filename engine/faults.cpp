@@ -92,7 +92,11 @@ int linearOf(const PlantedFault& planted, const PrecisionPlan& plan, const Model
         check(planted, plan, model, linear);
         return linear;
     }
-    invalid(planted, "no such tensor; targets look like h.2.mlp.fc1/input");
+    invalid(
+        planted,
+        fmt::format("no such tensor; allowed: h.0 ... h.{0}, each with .attn.qkv, .attn.proj, .mlp.fc1, .mlp.fc2, or "
+                    "lm_head, then a slash and the tensor, as in h.{0}.mlp.fc1/input",
+                    model.layers - 1));
 }
 
 void changeTensor(StepProgram& program, Backend& backend, const ParameterInfo& tensor,
@@ -116,6 +120,9 @@ const ParameterInfo& weightOf(const StepProgram& program, int linear) {
 
 std::string faultRefusal(const PlantedFault& fault, const TrainerConfig& config) {
     try {
+        if (fault.step > config.steps)
+            invalid(fault,
+                    fmt::format("step {} comes after the run's last; allowed: 1 ... {}", fault.step, config.steps));
         linearOf(fault, makePrecisionPlan(config.model, config.precision), config.model);
     } catch (const Error& error) {
         return error.what();

@@ -11,7 +11,8 @@
 
 namespace mantissa::engine {
 
-/// Why a fault cannot be planted in this model under this plan, as FaultPlanter would say; "" when it can.
+/// Why a fault cannot be planted in this model under this plan, as FaultPlanter would say, or why it would never come
+/// (a step after the last); "" when it can and will.
 std::string faultRefusal(const PlantedFault& fault, const TrainerConfig& config);
 
 /// Thread: the trainer's.

@@ -34,22 +34,6 @@ std::vector<std::string> globFiles(const std::string& pattern) {
     return files;
 }
 
-std::vector<std::string> folderFiles(const std::string& folder) {
-    if (::access(folder.c_str(), R_OK | X_OK) != 0)
-        refuseData(folder, std::string("the folder cannot be opened: ") + std::strerror(errno));
-    std::vector<std::string> files;
-    std::error_code error;
-    fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;
-    for (; !error && it != end; it.increment(error)) {
-        const bool hidden = it->path().filename().string().starts_with(".");
-        std::error_code ignored;
-        if (hidden && it->is_directory(ignored)) it.disable_recursion_pending();
-        if (!hidden && it->is_regular_file(ignored)) files.push_back(it->path().string());
-    }
-    if (error) refuseData(folder, "the folder cannot be read: " + error.message());
-    return files;
-}
-
 std::string mebibytes(uint64_t bytes) {
     return bytes >= uint64_t{10} << 30 ? fmt::format("{} GiB", bytes >> 30)
                                        : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -61,6 +45,30 @@ void checkSize(const std::string& path, uint64_t size, uint64_t memory, const ch
     if (size > memory)
         refuseData(path, fmt::format("{} more than the {} of memory that a text may take here; allowed: less", what,
                                      mebibytes(memory)));
+}
+
+std::vector<std::string> folderFiles(const std::string& folder) {
+    if (::access(folder.c_str(), R_OK | X_OK) != 0)
+        refuseData(folder, std::string("the folder cannot be opened: ") + std::strerror(errno));
+    std::vector<std::string> files;
+    uint64_t size = 0;
+    const uint64_t memory = corpusMemory();
+    std::error_code error;
+    fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;
+    for (; !error && it != end; it.increment(error)) {
+        const bool hidden = it->path().filename().string().starts_with(".");
+        std::error_code ignored;
+        if (hidden && it->is_directory(ignored)) it.disable_recursion_pending();
+        if (hidden || !it->is_regular_file(ignored)) continue;
+        files.push_back(it->path().string());
+        if (const uintmax_t one = it->file_size(ignored); !ignored) size += one;
+        checkSize(folder, size, memory, "the folder holds");
+        if (files.size() > kMaxCorpusFiles)
+            refuseData(folder, fmt::format("the folder holds more than {} files; allowed: {}", kMaxCorpusFiles,
+                                           kMaxCorpusFiles));
+    }
+    if (error) refuseData(folder, "the folder cannot be read: " + error.message());
+    return files;
 }
 
 /// The same for `size` bytes unpacked from `packed` ones.

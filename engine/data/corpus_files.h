@@ -11,10 +11,12 @@ namespace mantissa::engine {
 [[noreturn]] void refuseData(const std::string& where, const std::string& why);
 
 /// The regular files that `path` names, sorted by name: the file itself, every file below a folder (hidden ones left
-/// out), or what a glob (*, ?, [...]) matches. Throws InvalidFile when there is none.
+/// out), or what a glob (*, ?, [...]) matches. Throws InvalidFile when there is none, or when a folder's are too many
+/// or together larger than a corpus may be: a wrong folder ("/") is refused before anything of it is read.
 std::vector<std::string> corpusFiles(const std::string& path);
 
 inline constexpr uint64_t kMaxCorpusBytes = uint64_t{8} << 30;
+inline constexpr size_t kMaxCorpusFiles = 1'000'000;  ///< of a folder
 /// Text packs 3 to 5 to 1, tables of numbers up to 30 to 1: what unpacks to more than kMostUnpacked times its size and
 /// kAlwaysUnpacked fills the memory and teaches nothing.
 inline constexpr uint64_t kMostUnpacked = 200, kAlwaysUnpacked = uint64_t{64} << 20;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "engine/faults.h"
 #include "experiments/cli/command.h"
 #include "experiments/report/device_report.h"
 #include "experiments/report/forecast.h"
@@ -45,6 +46,9 @@ int check(const Context& context, const std::string& path) {
         } catch (const Error& error) {
             parsed.errors.push_back({"data.path", error.what(), allowedValues("data.path")});
         }
+        for (const auto& fault : parsed.spec.trainer.faults)
+            if (const std::string refusal = engine::faultRefusal(fault, parsed.spec.trainer); !refusal.empty())
+                parsed.errors.push_back({"faults", refusal, allowedValues("faults")});
     }
     if (context.json) {
         Json errors = Json::array();

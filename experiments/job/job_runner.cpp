@@ -31,13 +31,6 @@ uint64_t folderBytes(const std::string& folder) {
     return bytes;
 }
 
-double median(std::deque<double> values) {
-    if (values.empty()) return 0;
-    const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
 RunStatus statusOf(ErrorCode code) {
     return code == ErrorCode::OutOfMemory || code == ErrorCode::DeviceUnavailable ? RunStatus::Refused
                                                                                   : RunStatus::Failed;
@@ -322,8 +315,7 @@ void JobRunner::afterStep(const engine::StepMetrics& metrics) {
     step.stepMs = seconds * 1000;
     step.memoryBytes = metrics.device ? metrics.device->memoryUsed : resident_;
     step.timeMs = nowMs();
-    rates_.push_back(step.tokensPerSecond);
-    if (rates_.size() > 200) rates_.pop_front();
+    rates_.add(step.tokensPerSecond);
 
     StepRecord record;
     record.step = metrics.step;
@@ -545,7 +537,7 @@ void JobRunner::finish(RunStatus status, const std::string& reason) {
     ended.loss = loss_;
     ended.validationLoss = validationLoss_;
     ended.seconds = seconds_;
-    ended.tokensPerSecond = median(rates_);
+    ended.tokensPerSecond = rates_.median();
     const uint64_t peak = peakResidentMemory();
     if (stepper_ && peak > residentBefore_) ended.peakBytes = peak - residentBefore_;
     try {
@@ -553,6 +545,7 @@ void JobRunner::finish(RunStatus status, const std::string& reason) {
             writeStatus(*store_, plan_.runId, before_->status, before_->statusText);
         } else if (writer_) {
             writer_->setPeakBytes(ended.peakBytes);
+            if (ended.tokensPerSecond > 0) writer_->setThroughput(ended.tokensPerSecond);
             event("ended",
                   status == RunStatus::Finished ? fmt::format("Finished after {} steps.", ended.step) : reason);
             writer_->setStatus(status, reason);

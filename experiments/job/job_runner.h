@@ -11,6 +11,7 @@
 #include "experiments/job/alarms.h"
 #include "experiments/job/auto_precision.h"
 #include "experiments/job/mailbox.h"
+#include "experiments/job/run_median.h"
 #include "experiments/job/step_clock.h"
 #include "experiments/job/stepper.h"
 #include "experiments/store/database.h"
@@ -102,7 +103,7 @@ class JobRunner {
     int64_t savedStep_ = -1, evaluatedStep_ = -1, tokensBefore_ = 0;
     double seconds_ = 0, loss_, validationLoss_, lastStepSeconds_ = 0;
     StepClock stepClock_;
-    std::deque<double> rates_;
+    RunMedian rates_;  ///< tokens/s
     uint64_t residentBefore_ = 0, resident_ = 0;
     Clock::time_point mark_, lastFlush_, lastPoll_, lastResident_;
     bool storageTrouble_ = false;

@@ -121,6 +121,13 @@ std::string leaveOutFaults(RunStore& store, const RunSummary& run, RunSpec& spec
     return text;
 }
 
+/// Ends with the sentence for a planted fault that has no place in the run, before the run is stored.
+void refuseFaults(const RunSpec& spec) {
+    for (const auto& fault : spec.trainer.faults)
+        if (const std::string refusal = engine::faultRefusal(fault, spec.trainer); !refusal.empty())
+            throw Error(ErrorCode::InvalidConfig, refusal);
+}
+
 /// Step 0 needs no checkpoint: a fork there begins anew.
 bool beginsAnew(RunStore& store, const RunSummary& run, int64_t step) {
     if (step != 0) return false;
@@ -197,6 +204,7 @@ FileLock settle(RunStore& store, JobPlan& plan) {
     plan.runId = makeUlid();
     plan.name = options.name.empty() ? plan.spec.defaultName() : options.name;
     const std::string parent = options.forkRun.empty() ? "" : prepareFork(store, plan);
+    refuseFaults(plan.spec);
     FileLock lock = lockRun(store, plan.runId, plan.name);
     insertRun(store, plan.runId, plan.spec, plan.name, options.tags, options.device.device, parent,
               plan.checkpointStep);

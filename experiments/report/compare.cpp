@@ -39,9 +39,13 @@ std::map<std::string, double> finals(RunStore& store, const RunSummary& run, Axi
         if (series.values.empty()) series = store.series(run.id, name);
         if (const auto value = valueAt(series, axisValues(store, run.id, series, axis), limit)) final[name] = *value;
     }
-    const Series times = store.series(run.id, "step_ms", std::max<int64_t>(1, run.step - 99));
-    if (!times.values.empty()) final["step_ms"] = median(times.values);
-    if (run.tokensPerSecond > 0) final["tokens_per_s"] = run.tokensPerSecond;
+    if (run.tokensPerSecond > 0) {
+        final["tokens_per_s"] = run.tokensPerSecond;
+        // The step that this rate means: two figures of one measurement.
+        if (run.step > 0)
+            final["step_ms"] =
+                1e3 * static_cast<double>(run.tokens) / static_cast<double>(run.step) / run.tokensPerSecond;
+    }
     if (run.seconds > 0) final["seconds"] = run.seconds;
     if (run.peakBytes > 0) final["peak_bytes"] = static_cast<double>(run.peakBytes);
     return final;

@@ -34,7 +34,7 @@ struct RunSummary {
     double validationLoss = std::numeric_limits<double>::quiet_NaN();
     double lastFiniteValidation = std::numeric_limits<double>::quiet_NaN();
     int64_t validationStep = 0;
-    double tokensPerSecond = 0;  ///< median of the last steps; 0: not yet
+    double tokensPerSecond = 0;  ///< median of the last steps, in the end of all; 0: not yet
     int64_t tokens = 0;
     std::string device, deviceName;     ///< "cpu", "Intel(R) Xeon(R) …"
     std::string model, recipe, preset;  ///< group of the list, recipe column

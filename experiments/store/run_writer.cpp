@@ -177,6 +177,11 @@ void RunWriter::setSteps(int64_t steps) {
     dirty_ = true;
 }
 
+void RunWriter::setThroughput(double tokensPerSecond) {
+    row_.tokensPerSecond = tokensPerSecond;
+    dirty_ = true;
+}
+
 void RunWriter::setPeakBytes(uint64_t bytes) {
     row_.peakBytes = bytes;
     dirty_ = true;

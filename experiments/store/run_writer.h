@@ -52,6 +52,8 @@ class RunWriter {
     void addCheckpoint(const CheckpointRow& row);
     void dropCheckpoint(const std::string& path);  ///< marks as no longer on disk
     void setPeakBytes(uint64_t bytes);
+    /// tokens/s of the whole run, at its end; until then the row holds the median of the last steps.
+    void setThroughput(double tokensPerSecond);
 
     /// One transaction with everything that waits. full: synchronous=FULL for it (run end, checkpoint). False: the
     /// store could not take it (disk full, or held by another program); all of it stays in memory and `problem()` says

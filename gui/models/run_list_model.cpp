@@ -287,7 +287,7 @@ QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int 
         "Step reached, or percent of the plan while the run goes",
         "Validation loss, nats/token: mean over the fixed validation windows, training state untouched",
         "Train loss of the last step, nats/token: mean cross-entropy, natural log",
-        "Tokens of a step ÷ time between step ends, median of the last steps",
+        "Tokens of a step ÷ time between step ends, median of the last steps, in the end of all",
         "Precision mode and recipe",
         "Seed: equal seeds see the same tokens",
         "Device",

@@ -357,6 +357,16 @@ TEST_F(TokenSourceTest, KjvIsFoundInTheDataFolder) {
 }
 
 /// A file that unpacks without end is refused long before it fills the memory; text that merely packs well is read.
+/// A wrong folder ("/") ends with a sentence after its files were counted, before any was read.
+TEST_F(TokenSourceTest, AFolderOfMoreThanMemoryHoldsIsRefusedUnread) {
+    for (const char* name : {"many/a.txt", "many/b.txt", "many/c.txt"}) {
+        write(name, "x");
+        fs::resize_file(path(name), uintmax_t{3} << 30);  // sparse: takes no room
+    }
+    EXPECT_THAT(openSentence(config(path("many"))), HasSubstr("many: the folder holds more than"));
+    EXPECT_THAT(openSentence(config(path("many"))), HasSubstr("allowed: "));
+}
+
 TEST_F(TokenSourceTest, AGzipBombIsRefusedBeforeItFillsTheMemory) {
     const std::string zeros = gzip(std::string(uint64_t{80} << 20, ' '));
     std::string bomb;

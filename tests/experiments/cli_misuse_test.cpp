@@ -30,6 +30,29 @@ class Misuse : public testing::Test {
     TempFolder folder;
 };
 
+/// A fault without a place in the run is refused before anything is stored, by run and by check alike.
+TEST_F(Misuse, AFaultThatCannotHappenLeavesNoRun) {
+    const struct {
+        const char *fault, *said;
+    } cases[] = {{R"({"kind":"weight_nan","step":2,"target":"h.9.mlp.fc2/weight"})",
+                  "allowed: h.0 ... h.1, each with .attn.qkv"},
+                 {R"({"kind":"weight_nan","step":99,"target":"h.1.mlp.fc2/weight"})",
+                  "step 99 comes after the run's last; allowed: 1 ... 3"},
+                 {R"({"kind":"weight_nan","step":2,"target":"h.1.mlp.fc2/input"})",
+                  "one of a linear's weight, not of its input"}};
+    for (const auto& one : cases) {
+        const Result result = train(std::string("--set train.steps=3 --set 'faults=[") + one.fault + "]'");
+        EXPECT_EQ(result.code, 2) << result.err;
+        EXPECT_THAT(result.err, HasSubstr(one.said));
+        writeAll(folder / "f.json", std::string(R"({"version":1,"preset":"tiny","data":{"path":"text:generated"},)") +
+                                        R"("train":{"steps":3},"faults":[)" + one.fault + "]}");
+        const Result checked = shell("$M check f.json");
+        EXPECT_EQ(checked.code, 2) << checked.err;
+        EXPECT_THAT(checked.err, HasSubstr(one.said));
+    }
+    EXPECT_EQ(shell("$M list --json").json().size(), 0u);
+}
+
 /// A resume that cannot be the same run, or whose checkpoint is damaged, leaves the run as it was.
 TEST_F(Misuse, AResumeThatCannotBeginChangesNothing) {
     ASSERT_EQ(train("--set train.steps=10 --set checkpoint.every=5 --name one").code, 0);

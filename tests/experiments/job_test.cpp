@@ -3,14 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
+#include <algorithm>
 
 #include <atomic>
 
 #include "experiments/job/alarms.h"
 #include "experiments/job/run_queue.h"
+#include "experiments/report/compare.h"
 #include "experiments/report/tensor_health.h"
 #include "experiments/store/database.h"
 #include "experiments/store/run_writer.h"
@@ -46,6 +49,14 @@ TEST(TrainingJob, RunsToItsEnd) {
     EXPECT_EQ(run.status, RunStatus::Finished);
     EXPECT_EQ(run.step, 250);
     EXPECT_EQ(run.tokens, 250 * 256);
+    EXPECT_EQ(run.tokensPerSecond, ended.tokensPerSecond) << "the list, compare and the end's line say one figure";
+    const auto rates = store.series(id, "tokens_per_s").values;
+    std::vector<double> sorted(rates.begin(), rates.end());
+    std::sort(sorted.begin(), sorted.end());
+    EXPECT_NEAR(run.tokensPerSecond / sorted[sorted.size() / 2], 1, 1e-6) << "of the whole run, not of its last steps";
+    const Comparison alone = compareRuns(store, {id}, "", Axis::Step, 0.02, 0);
+    const auto& final = alone.runs.at(0).final;
+    EXPECT_NEAR(final.at("step_ms") * final.at("tokens_per_s"), 256e3, 1) << "two figures of one measurement";
     EXPECT_EQ(store.series(id, "loss").steps.size(), 250u);
     EXPECT_EQ(store.series(id, "val_loss").steps, (std::vector<int64_t>{50, 100, 150, 200, 250}));
     std::vector<int64_t> onDisk, all;

@@ -1,10 +1,25 @@
 // The time of a step where several results may be read at once.
 #include <gtest/gtest.h>
 
+#include "experiments/job/run_median.h"
 #include "experiments/job/step_clock.h"
 
 namespace mantissa::experiments {
 namespace {
+
+TEST(RunMedian, StaysTheRunsHoweverLong) {
+    RunMedian few, many;
+    EXPECT_EQ(few.median(), 0);
+    for (const double value : {5.0, 1.0, 3.0}) few.add(value);
+    EXPECT_EQ(few.median(), 3);
+    // A burst at the end, twenty of 100,000, moves nothing.
+    for (int i = 0; i < 100'000; ++i) many.add(i < 99'980 ? 1000 + i % 7 : 5000);
+    EXPECT_NEAR(many.median(), 1003, 1);
+    // The second half weighs as much as the first.
+    RunMedian slower;
+    for (int i = 0; i < 100'000; ++i) slower.add(i < 45'000 ? 1000 : 500);
+    EXPECT_EQ(slower.median(), 500);
+}
 
 TEST(StepClock, EvenStepsKeepTheirTime) {
     StepClock clock;
