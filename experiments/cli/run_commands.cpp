@@ -273,8 +273,10 @@ void addRunCommands(CLI::App& app, Context& context) {
         context.run = [&context, options] { return run(context, *options); };
     });
 
-    auto* resuming =
-        app.add_subcommand("resume", "Goes on from a checkpoint as the same run; a paused run goes on where it is");
+    auto* resuming = app.add_subcommand(
+        "resume",
+        "Goes on from a checkpoint as the same run; a paused run goes on where it is. Steps after an older checkpoint "
+        "(--from) are superseded; fork keeps them");
     resuming->add_option("RUN", options->run, "Id or name")->required();
     resuming->add_option("--from", options->step, "Step of the checkpoint (default: the newest)")
         ->check(CLI::Range(int64_t{0}, kMostSteps));

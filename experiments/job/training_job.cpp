@@ -102,6 +102,16 @@ std::string changesOf(RunStore& store, const RunSummary& run, const RunSpec& spe
     return text;
 }
 
+/// What a resume from before the run's last step makes of the steps after it, in words ("" when there are none).
+std::string supersededBy(const RunSummary& run, int64_t from, int keep) {
+    if (run.step <= from) return "";
+    return fmt::format(
+        " Steps {} to {} of before are superseded: charts draw them dimmed, export and show leave them "
+        "out{}. A fork from there keeps both.",
+        from + 1, run.step,
+        keep > 0 ? fmt::format(", and their checkpoints are the first that checkpoint.keep ({}) drops", keep) : "");
+}
+
 /// Planted faults that come from the run gone on from and have no place left under the changed plan (a scale that is
 /// not delayed any more cannot stop being updated) are left out. What was left out, in words ("" for nothing).
 std::string leaveOutFaults(RunStore& store, const RunSummary& run, RunSpec& spec) {
@@ -198,7 +208,8 @@ FileLock settle(RunStore& store, JobPlan& plan) {
         checkCheckpoint(store, run, checkpoint, plan);
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;
-        plan.origin = fmt::format("Resumed from the checkpoint of step {}.{}{}", checkpoint.step, changes, leftOut);
+        plan.origin = fmt::format("Resumed from the checkpoint of step {}.{}{}{}", checkpoint.step, changes, leftOut,
+                                  supersededBy(run, checkpoint.step, plan.spec.checkpoint.keep));
         return lock;
     }
     plan.runId = makeUlid();

@@ -81,6 +81,8 @@ TEST_F(Misuse, AResumeThatCannotBeginChangesNothing) {
     const Result older =
         shell("$M resume one --from 5 --set train.steps=12 --set optimizer.learning_rate=0.001 --quiet");
     EXPECT_EQ(older.code, 0) << older.err;
+    EXPECT_THAT(shell("$M show one --json").out, HasSubstr("Steps 6 to 10 of before are superseded"))
+        << "said, not silent";
     EXPECT_THAT(show("one").dump(), HasSubstr("optimizer.learning_rate: 0.001, was 0.002."));
 }
 
