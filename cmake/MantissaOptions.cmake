@@ -40,6 +40,11 @@ set(MANTISSA_ISA_FLAGS_avx2 -march=x86-64-v3)
 set(MANTISSA_ISA_FLAGS_avx512 -march=x86-64-v4)
 set(MANTISSA_ISA_FLAGS_avx512bf16 -march=x86-64-v4 -mavx512bf16 -mavx512vbmi)
 function(mantissa_isa_sources target)
+  if(MANTISSA_SANITIZE MATCHES "undefined")
+    # A check of every address of a vector kernel makes GCC six times slower and finds what AddressSanitizer finds anyway.
+    # Options of a file come last, after -fsanitize.
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -fno-sanitize=null,alignment,object-size,pointer-overflow)
+  endif()
   foreach(isa sse avx2 avx512 avx512bf16)
     set(objects "${target}_${isa}")
     if(NOT TARGET ${objects})

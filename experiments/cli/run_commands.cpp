@@ -41,6 +41,7 @@ void onSignal(int signal) {
 class InterruptCounter {
   public:
     InterruptCounter() {
+        interrupts = 0;
         for (size_t i = 0; i < kSignals.size(); ++i) {
             sigaction(kSignals[i], nullptr, &old_[i]);
             struct sigaction action {};
@@ -96,13 +97,12 @@ int follow(const Context& context, const RunSpec& spec, JobOptions options) {
     options.headless = true;
     TrainingJob job(spec, std::move(options));
     RunPrinter printer(context.json, context.quiet, spec.trainer.steps);
-    const int before = interrupts;
     int told = 0;
     while (true) {
         const bool over = job.ended();
         for (const JobMessage& message : job.drain()) printer.print(message);
         if (over) break;
-        const int now = interrupts - before;
+        const int now = interrupts;  // also what came while the job was made
         if (told == 0 && (hungUp || readerGone))
             job.stop(), told = 1,
                         printer.note(hungUp ? "The terminal was closed: stopping with a checkpoint."
@@ -118,7 +118,9 @@ int follow(const Context& context, const RunSpec& spec, JobOptions options) {
     job.join();
     const JobEnded& ended = printer.ended();
     if (!ended.notStored.empty())
-        throw Failure{kStoreUnusable, fmt::format("store: {}; allowed: a disk with room", ended.notStored)};
+        throw Failure{
+            kStoreUnusable,
+            fmt::format("store: {}; allowed: a disk with room, and a file that stays in its place", ended.notStored)};
     const int code = exitCode(ended, told > 0);
     if (code == kRefused || code == kRunFailed) {
         std::fflush(stdout);

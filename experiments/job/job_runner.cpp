@@ -491,44 +491,6 @@ void JobRunner::post(const RunEvent& given) {
     mailbox_.post(JobEventRow{row});
 }
 
-void JobRunner::flush(bool force, bool full) {
-    if (!force && secondsSince(lastFlush_) < kFlushSeconds) return;
-    lastFlush_ = Clock::now();
-    const bool good = writer_->flush(full);
-    if (good == storageTrouble_)
-        postStorage(!good);
-    else if (!good)
-        postStorage(true);
-}
-
-/// Says how much waits in memory and, from the rate so far, how long the room lasts.
-void JobRunner::postStorage(bool trouble) {
-    JobStorage storage;
-    storage.trouble = trouble;
-    storage.bufferedSeconds = writer_->bufferedSeconds();
-    if (trouble && storage.bufferedSeconds > 0 && writer_->bufferedBytes() > 0) {
-        const double rate = static_cast<double>(writer_->bufferedBytes()) / storage.bufferedSeconds;
-        storage.roomSeconds =
-            static_cast<double>(writer_->bufferLimit() - std::min(writer_->bufferLimit(), writer_->bufferedBytes())) /
-            rate;
-    }
-    storage.text =
-        trouble ? fmt::format("{}. The run goes on; {} of statistics wait in memory, room for {}.", writer_->problem(),
-                              durationText(storage.bufferedSeconds), durationText(storage.roomSeconds))
-                : "The store takes points again.";
-    const bool changed = trouble != storageTrouble_;
-    storageTrouble_ = trouble;
-    mailbox_.post(storage);
-    if (!changed) return;
-    RunEvent row;
-    row.step = stepper_ ? stepper_->stepIndex() : 0;
-    row.kind = trouble ? "alert" : "notice";
-    row.alert = trouble ? "disk_full" : "";
-    row.severity = trouble ? 2 : 0;
-    row.text = storage.text;
-    post(row);
-}
-
 void JobRunner::finish(RunStatus status, const std::string& reason) {
     JobEnded ended;
     ended.status = status;
@@ -552,6 +514,7 @@ void JobRunner::finish(RunStatus status, const std::string& reason) {
             // On a full disk the end waits a little for room; after that what is in memory is lost, and the run reads
             // "interrupted".
             for (int tries = 0; !writer_->flush(true) && tries < 50 && !stopNow_; ++tries) mailbox_.waitForCommand(200);
+            if (storeAway_) rescueStore(ended);
             if (writer_->somethingWaits())
                 ended.notStored = fmt::format("{}: steps after {} and the end of the run are not in the store",
                                               writer_->problem(), store_->run(plan_.runId).value_or(RunSummary{}).step);

@@ -77,6 +77,9 @@ class JobRunner {
     void setState(RunStatus status);
     void flush(bool force, bool full = false);
     void postStorage(bool trouble);
+    void tellStorage(const std::string& kind, const std::string& text);
+    void watchStore();
+    void rescueStore(JobEnded& ended);
     void event(const std::string& kind, const std::string& text);
     void post(const RunEvent& event);
     void finish(RunStatus status, const std::string& reason);
@@ -107,6 +110,7 @@ class JobRunner {
     uint64_t residentBefore_ = 0, resident_ = 0;
     Clock::time_point mark_, lastFlush_, lastPoll_, lastResident_;
     bool storageTrouble_ = false;
+    bool storeAway_ = false;  ///< the store's path leads elsewhere now
 };
 
 }  // namespace mantissa::experiments

@@ -124,12 +124,35 @@ void RunStore::Impl::settle(RunSummary& run) const {
     run.statusText = fmt::format("interrupted at step {}", run.step);
 }
 
+namespace {
+
+/// Device and inode; zeros when there is no such file.
+std::pair<uint64_t, uint64_t> identityOf(const std::string& path) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0) return {0, 0};
+    return {info.st_dev, info.st_ino};
+}
+
+}  // namespace
+
 RunStore::RunStore(const std::string& path, Mode mode) : impl_(std::make_unique<Impl>()) {
     OpenedStore opened = openStore(path, mode == Mode::ReadWrite);
     impl_->path = path;
+    impl_->identity = identityOf(path);
     impl_->database = std::move(opened.database);
     impl_->schema = opened.schema;
     impl_->readOnlyReason = std::move(opened.readOnlyReason);
+}
+
+bool RunStore::inPlace() const {
+    return identityOf(impl_->path) == impl_->identity;
+}
+
+std::string RunStore::rescue() {
+    std::string target = impl_->path + ".rescued";
+    for (int n = 2; identityOf(target).second != 0; ++n) target = fmt::format("{}.rescued-{}", impl_->path, n);
+    Statement(impl_->database->handle(), impl_->path, "VACUUM INTO ?").bind(target).run();
+    return target;
 }
 
 /// A writer that leaves moves the WAL into the file, unless somebody else is writing or reading just now.

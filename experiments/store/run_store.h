@@ -39,6 +39,12 @@ class RunStore {
     uint64_t sizeBytes() const;    ///< file and WAL
     int64_t lastCommitMs() const;  ///< Unix ms of the newest commit of training data seen in run rows; 0: none
 
+    /// Whether the path still leads to the file that was opened; not when it was deleted, moved or replaced meanwhile.
+    /// What is written then is lost with the last program that has the file open, unless rescue() saves it.
+    bool inPlace() const;
+    /// Writes everything that this connection sees into a new file beside the path, and says which. Throws Database.
+    std::string rescue();
+
     /// Changes whenever another connection committed. 5 µs; poll it from a timer. Own commits do not change it.
     int64_t dataVersion();
 

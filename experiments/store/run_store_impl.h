@@ -1,6 +1,7 @@
 // Inside of RunStore, shared by its source files.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,7 +15,8 @@ struct RunStore::Impl {
     std::string path, readOnlyReason;
     std::unique_ptr<Database> database;
     int schema = 0;
-    std::map<std::string, int64_t> rows;  ///< ULID to row id
+    std::pair<uint64_t, uint64_t> identity;  ///< device and inode of the file that was opened
+    std::map<std::string, int64_t> rows;     ///< ULID to row id
 
     /// Throws InvalidConfig when there is no such run.
     int64_t rowId(const std::string& id);

@@ -1,12 +1,15 @@
 // What a terminal, a pipe, a disk and a hurried hand do to mantissa-run.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/store/database.h"
 #include "tests/experiments/program.h"
 
 namespace mantissa::experiments {
@@ -166,6 +169,54 @@ TEST_F(Misuse, AWrongEnvironmentIsOneSentence) {
     EXPECT_FALSE(std::filesystem::exists(folder / "s.mantissa"));
     EXPECT_EQ(shell("MANTISSA_ISA=foo $M --help").code, 0);
     EXPECT_EQ(shell("MANTISSA_ISA=sse $M presets").code, 0);
+}
+
+/// Whether the process has a handler of its own for the signal (proc(5): SigCgt of /proc/PID/status, a mask in hex).
+bool handles(pid_t process, int signal) {
+    const std::string status = readAll(fmt::format("/proc/{}/status", process));
+    const size_t at = status.find("SigCgt:");
+    return at != std::string::npos && (std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1) & 1) != 0;
+}
+
+/// A kill that comes while the run is made, before its first step, is obeyed as soon as there is something to stop.
+TEST_F(Misuse, AKillDuringTheStartIsObeyed) {
+    ASSERT_EQ(train("--set train.steps=1 --name first").code, 0);
+    FileLock held;  // as long as it is held no run can be stored
+    ASSERT_TRUE(held.acquire(folder / "s.mantissa.d/write.lock", 1000));
+    const pid_t child = fork();
+    if (child == 0) {
+        execl(MANTISSA_RUN, "mantissa-run", "run", "tiny", "--quiet", "--store", (folder / "s.mantissa").c_str(),
+              "--set", "data.path=text:generated", "--set", "train.steps=100000000", "--name", "early", nullptr);
+        _exit(99);
+    }
+    while (!handles(child, SIGTERM)) usleep(1000);
+    kill(child, SIGTERM);
+    usleep(50'000);
+    held.release();
+    int status = 0;
+    for (int waited = 0; waitpid(child, &status, WNOHANG) == 0 && waited < 60'000; ++waited) usleep(1000);
+    ASSERT_TRUE(WIFEXITED(status)) << (kill(child, SIGKILL), "it trains on");
+    EXPECT_EQ(WEXITSTATUS(status), 130);
+    EXPECT_EQ(show("early")["status"], "stopped");
+}
+
+/// A store that is deleted under a run would be lost with the process; the run says so and saves it.
+TEST_F(Misuse, AStoreDeletedUnderARunIsSavedBesideIt) {
+    const Result result = shell(
+        "$M run tiny --json --set data.path=text:generated --set train.steps=3000 --set checkpoint.every=0 --name lost "
+        ">log 2>err & child=$!; until grep -q '\"step\":200,' log; do sleep 0.05; done; "
+        "rm s.mantissa s.mantissa-wal s.mantissa-shm; wait $child");
+    EXPECT_EQ(result.code, 3);
+    EXPECT_THAT(readAll(folder / "err"),
+                HasSubstr("s.mantissa was deleted, moved or replaced while run lost wrote to it; "
+                          "everything is saved in"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "s.mantissa")) << "what was deleted stays deleted";
+    std::filesystem::rename(folder / "s.mantissa.rescued", folder / "s.mantissa");
+    const Json run = show("lost");
+    EXPECT_EQ(run["status"], "finished");
+    EXPECT_EQ(run["step"], 3000);
+    EXPECT_THAT(run.dump(), HasSubstr("store_gone"));
+    EXPECT_EQ(shell("$M store check").code, 0);
 }
 
 /// The reader of a pipe that goes (| head) and a terminal that closes stop a run with a checkpoint.
