@@ -220,6 +220,11 @@ int diagnoseRun(const Context& context, const Options& options) {
             std::printf("   = step %lld, %s: %s%s\n", static_cast<long long>(one.step), one.text.c_str(),
                         one.brought.c_str(), one.ended ? " The trouble has not come back." : "");
     }
+    if (!diagnosis.findings.empty())
+        std::puts(
+            "\nShares: in a finding the mean of its steps; - evidence, the worst step; > a change, the mean of all "
+            "steps "
+            "since the first, as it was → as it would be; = what a change brought, likewise.");
     return kDone;
 }
 

@@ -406,7 +406,7 @@ void JobRunner::judgeFinite(const engine::StepMetrics& metrics) {
     if (policy == engine::NonfinitePolicy::Stop ||
         (policy == engine::NonfinitePolicy::Pause && plan_.options.headless)) {
         diverged_ = true;
-        reason_ = fmt::format("Not finite: {}. The weights are those before it.", what);
+        reason_ = fmt::format("Not finite: {}. No update was made from it.", what);
     } else if (policy == engine::NonfinitePolicy::Pause) {
         paused_ = true;
     }
