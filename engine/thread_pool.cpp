@@ -36,9 +36,6 @@ bool spinUntil(int micros, Ready ready) {
     return ready();
 }
 
-constexpr uint32_t generationOf(uint64_t work) {
-    return static_cast<uint32_t>(work >> 32);
-}
 constexpr uint32_t remainingOf(uint64_t work) {
     return static_cast<uint32_t>(work);
 }
@@ -58,6 +55,7 @@ ThreadPool::ThreadPool(int threads) {
     maySpin_ = threads > 1 && threads <= processors;
     spinMicros_ = maySpin_ ? kSpinMicros : 0;
     lastStep_ = std::chrono::steady_clock::now();
+    shares_ = std::vector<Share>(static_cast<size_t>(threads));
     workers_ = std::vector<Worker>(static_cast<size_t>(threads) - 1);
     for (int worker = 1; worker < threads; ++worker)
         workers_[static_cast<size_t>(worker) - 1].thread = std::thread([this, worker] { workerLoop(worker); });
@@ -80,8 +78,12 @@ void ThreadPool::run(int64_t tiles, Body body) {
     body_.store(&body, std::memory_order_relaxed);
     tiles_.store(static_cast<uint32_t>(tiles), std::memory_order_relaxed);
     done_.store(0, std::memory_order_relaxed);
-    const uint64_t generation = generationOf(work_.load(std::memory_order_relaxed)) + 1u;
-    work_.store(generation << 32 | static_cast<uint64_t>(tiles));
+    const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1u;
+    for (int owner = 0; owner < threadCount(); ++owner)
+        shares_[static_cast<size_t>(owner)].work.store(
+            static_cast<uint64_t>(generation) << 32 |
+            (firstTile(static_cast<uint32_t>(tiles), owner + 1) - firstTile(static_cast<uint32_t>(tiles), owner)));
+    generation_.store(generation);
     ++bell_;
     bell_.notify_all();
 
@@ -90,14 +92,24 @@ void ThreadPool::run(int64_t tiles, Body body) {
     if (failed_.exchange(false, std::memory_order_acquire)) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
+uint32_t ThreadPool::firstTile(uint32_t tiles, int owner) const {
+    return static_cast<uint32_t>(static_cast<uint64_t>(tiles) * static_cast<uint64_t>(owner) /
+                                 static_cast<uint64_t>(threadCount()));
+}
+
 void ThreadPool::runTiles(int worker) {
-    uint64_t work = work_.load(std::memory_order_acquire);
+    for (int i = 0; i < threadCount(); ++i) runShare((worker + i) % threadCount(), worker);
+}
+
+void ThreadPool::runShare(int owner, int worker) {
+    std::atomic<uint64_t>& share = shares_[static_cast<size_t>(owner)].work;
+    uint64_t work = share.load(std::memory_order_acquire);
     while (remainingOf(work) > 0) {
         // Read before the exchange: when it succeeds, `work` stood all the time, so these belong to its run.
         const Body* body = body_.load(std::memory_order_relaxed);
         const uint32_t tiles = tiles_.load(std::memory_order_relaxed);
-        const uint32_t tile = tiles - remainingOf(work);
-        if (!work_.compare_exchange_weak(work, work - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        const uint32_t tile = firstTile(tiles, owner + 1) - remainingOf(work);
+        if (!share.compare_exchange_weak(work, work - 1, std::memory_order_acq_rel, std::memory_order_acquire))
             continue;
         try {
             if (!failed_.load(std::memory_order_relaxed)) (*body)(tile, worker);
@@ -106,7 +118,7 @@ void ThreadPool::runTiles(int worker) {
             if (!failed_.exchange(true)) failure_ = std::current_exception();
         }
         if (done_.fetch_add(1) + 1 == tiles && worker != 0) done_.notify_one();
-        work = work_.load(std::memory_order_acquire);
+        work = share.load(std::memory_order_acquire);
     }
 }
 
@@ -116,16 +128,15 @@ void ThreadPool::awaitLastTile(uint32_t tiles) {
     for (uint32_t done = done_.load(); done != tiles; done = done_.load()) done_.wait(done);
 }
 
-uint64_t ThreadPool::awaitWork(uint32_t seenGeneration) {
-    uint64_t work = 0;
+uint32_t ThreadPool::awaitWork(uint32_t seenGeneration) {
+    uint32_t generation = 0;
     const auto arrived = [&] {
-        work = work_.load(std::memory_order_acquire);
-        return (generationOf(work) != seenGeneration && remainingOf(work) > 0) ||
-               closing_.load(std::memory_order_relaxed);
+        generation = generation_.load(std::memory_order_acquire);
+        return generation != seenGeneration || closing_.load(std::memory_order_relaxed);
     };
     while (true) {
         const uint32_t bell = bell_.load();
-        if (spinUntil(spinMicros_.load(std::memory_order_relaxed), arrived)) return work;
+        if (spinUntil(spinMicros_.load(std::memory_order_relaxed), arrived)) return generation;
         bell_.wait(bell);
     }
 }
@@ -135,9 +146,8 @@ void ThreadPool::workerLoop(int worker) {
     std::atomic<const RunDelay*>& published = workers_[static_cast<size_t>(worker) - 1].delay;
     published = &delay;
     for (uint32_t seen = 0;;) {
-        const uint64_t work = awaitWork(seen);
+        seen = awaitWork(seen);
         if (closing_.load(std::memory_order_relaxed)) break;
-        seen = generationOf(work);
         runTiles(worker);
     }
     published = nullptr;  // nobody reads it any more: the pool is being destroyed by the thread that would

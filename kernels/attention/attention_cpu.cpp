@@ -126,10 +126,13 @@ MANTISSA_SIMD_INLINE void clearBehind(T* row, int64_t n, int64_t padded) {
     for (int64_t c = (n + 15) / 16 * 16; c < padded; c += 16) store16(row + c, splat(0));
 }
 
-/// scores (n) -> probabilities (padded) of T; returns log-sum-exp. T = float may be the same memory. The sum adds even
-/// and odd steps apart.
+struct RowTotal {
+    float largest, sum;  ///< of the scores; of exp(score - largest)
+};
+
+/// scores (n) -> probabilities (padded) of T. T = float may be the same memory. The sum adds even and odd steps apart.
 template <class T>
-float softmaxRow(float* scores, int64_t n, int64_t padded, T* probabilities) {
+RowTotal softmaxRow(float* scores, int64_t n, int64_t padded, T* probabilities) {
     const V16 lowest = splat(-__builtin_inff());
     V16 most = lowest;
     eachStep(
@@ -152,15 +155,20 @@ float softmaxRow(float* scores, int64_t n, int64_t padded, T* probabilities) {
     const V16 inverse = splat(1.0f / sum);
     for (int64_t c = 0; c < n; c += 16) store16(probabilities + c, load16(scores + c) * inverse);
     clearBehind(probabilities, n, padded);
-    return static_cast<float>(logarithm(sum) + static_cast<double>(largest));
+    return {largest, sum};
 }
 
 template <class T>
 void softmaxBlock(const AttentionScratch& scratch, int64_t firstQuery, int64_t rows, int64_t padded, float* lse) {
+    float largest[kAttentionRows], sums[kAttentionRows];
     for (int64_t r = 0; r < rows; ++r) {
         T* out = static_cast<T*>(scratch.probabilities) + r * scratch.scoreLd;
-        lse[firstQuery + r] = softmaxRow(scratch.scores + r * scratch.scoreLd, firstQuery + r + 1, padded, out);
+        const RowTotal total = softmaxRow(scratch.scores + r * scratch.scoreLd, firstQuery + r + 1, padded, out);
+        largest[r] = total.largest, sums[r] = total.sum;
     }
+    // A loop of its own: the compiler runs several rows' logarithms at once.
+    for (int64_t r = 0; r < rows; ++r)
+        lse[firstQuery + r] = static_cast<float>(logarithm(sums[r]) + static_cast<double>(largest[r]));
 }
 
 template <class T>

@@ -2,8 +2,8 @@
 //
 // A region multiplies all rows of A with some columns of B: first its share of B is packed by all workers, then tiles
 // of rows are multiplied. Where k is strided in both (wgrad) and one side is narrow, each tile spans the narrow side,
-// and the worker packs the tile's share of the wide one itself, block by block: it then stays in the second-level
-// cache. How a product is cut changes no bit of the result (kernels/matmul/matmul_kernels.h).
+// and the worker packs what the tile needs itself, block by block: it then stays in its second-level cache. How a
+// product is cut changes no bit of the result (kernels/matmul/matmul_kernels.h).
 #include <algorithm>
 #include <array>
 #include <string>
@@ -22,7 +22,7 @@ constexpr int64_t kMostColumns = 512;      // the sums of a tile's rows stay in 
 constexpr int64_t kTileRows = 128;
 constexpr int64_t kTilesPerThread = 6;
 constexpr int64_t kNarrow = 256;          // rows or columns: the packed narrow side stays in the second-level cache
-constexpr int64_t kSpansPerThread = 4;    // tiles that span the narrow side
+constexpr int64_t kSpansPerThread = 2;    // tiles that span the narrow side
 constexpr int64_t kPackElements = 16384;  // packed by one tile: 5 to 10 microseconds
 
 int64_t divideUp(int64_t a, int64_t b) {
@@ -50,7 +50,7 @@ struct Plan {
         columns = columnsOfRegion(op.n, kernels.nr);
         const bool strided = !op.a.kContiguous && !op.b.kContiguous;
         if (strided && op.n <= kNarrow && op.m >= 2 * op.n) {
-            sharedA = false;
+            sharedA = false, ownB = true;
             spanColumns(op.m, kernels.mr, threads);
         } else if (strided && op.m <= kNarrow && op.n >= 2 * op.m) {
             ownB = true;

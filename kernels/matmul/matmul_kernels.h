@@ -91,7 +91,7 @@ struct MatmulKernels {
                  float* scratch);
 };
 
-inline constexpr int64_t kUnitsBlock = 384;  ///< units of A and B that are worked on at once; no effect on results
+inline constexpr int64_t kUnitsBlock = 192;  ///< units of A and B that are worked on at once; no effect on results
 
 /// Floats between the panels of packedA. A line more than they need: a power of two between panels would put all of one
 /// k in one set of the cache.

@@ -38,18 +38,17 @@ MANTISSA_SIMD_INLINE V16 sigmoid16(V16 x) {
 /// series. Error below 1e-15; NaN and Inf come back as they are. One a row, so not on 16 lanes, and not the C
 /// library's, whose bits depend on its version.
 static inline double logarithm(double x) {
-    uint64_t bits = __builtin_bit_cast(uint64_t, x);
-    int exponent = static_cast<int>(bits >> 52) - 1023;
-    if (exponent == 1024) return x;
-    double m = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
-    if (m > 1.41421356237309505) {
-        m /= 2;
-        ++exponent;
-    }
+    const uint64_t bits = __builtin_bit_cast(uint64_t, x);
+    const int exponent = static_cast<int>(bits >> 52) - 1023;
+    const double fraction = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
+    const bool upper = fraction > 1.41421356237309505;  // selections, no branches: loops over rows become vectors
+    const double m = upper ? fraction / 2 : fraction;
     const double t = (m - 1) / (m + 1), square = t * t;
     double series = 0;
+#pragma GCC unroll 11
     for (int k = 21; k >= 1; k -= 2) series = series * square + 1.0 / k;
-    return 2 * t * series + exponent * 0.69314718055994530942;
+    const double result = 2 * t * series + (upper ? exponent + 1 : exponent) * 0.69314718055994530942;
+    return exponent == 1024 ? x : result;
 }
 
 }  // namespace mantissa::kernels::MANTISSA_ISA

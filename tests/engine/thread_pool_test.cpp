@@ -48,6 +48,23 @@ TEST_P(ThreadPoolTest, AWorkerIndexIsNeverUsedTwiceAtOnce) {
     });
 }
 
+TEST_P(ThreadPoolTest, EachWorkerBeginsWithItsOwnPartOfTheRange) {
+    constexpr int64_t kShare = 5;
+    ThreadPool pool(GetParam());
+    for (int round = 0; round < 20; ++round) {
+        std::vector<int64_t> first(static_cast<size_t>(GetParam()), -1);  // each element: its worker alone
+        std::atomic<int> begun{0};
+        pool.run(kShare * GetParam(), [&](int64_t tile, int worker) {
+            if (first[static_cast<size_t>(worker)] >= 0) return;
+            first[static_cast<size_t>(worker)] = tile;
+            // Nobody takes from the others before all have taken a tile.
+            for (++begun; begun < GetParam();) sched_yield();
+        });
+        for (int worker = 0; worker < GetParam(); ++worker)
+            ASSERT_EQ(first[static_cast<size_t>(worker)], worker * kShare) << "round " << round;
+    }
+}
+
 TEST_P(ThreadPoolTest, RethrowsOneExceptionAndGoesOn) {
     ThreadPool pool(GetParam());
     for (int round = 0; round < 200; ++round) {
