@@ -36,6 +36,9 @@ bool spinUntil(int micros, Ready ready) {
     return ready();
 }
 
+constexpr uint32_t generationOf(uint64_t work) {
+    return static_cast<uint32_t>(work >> 32);
+}
 constexpr uint32_t remainingOf(uint64_t work) {
     return static_cast<uint32_t>(work);
 }
@@ -87,7 +90,7 @@ void ThreadPool::run(int64_t tiles, Body body) {
     ++bell_;
     bell_.notify_all();
 
-    runTiles(0);
+    runTiles(generation, 0);
     awaitLastTile(static_cast<uint32_t>(tiles));
     if (failed_.exchange(false, std::memory_order_acquire)) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
@@ -97,14 +100,14 @@ uint32_t ThreadPool::firstTile(uint32_t tiles, int owner) const {
                                  static_cast<uint64_t>(threadCount()));
 }
 
-void ThreadPool::runTiles(int worker) {
-    for (int i = 0; i < threadCount(); ++i) runShare((worker + i) % threadCount(), worker);
+void ThreadPool::runTiles(uint32_t generation, int worker) {
+    for (int i = 0; i < threadCount(); ++i) runShare(generation, (worker + i) % threadCount(), worker);
 }
 
-void ThreadPool::runShare(int owner, int worker) {
+void ThreadPool::runShare(uint32_t generation, int owner, int worker) {
     std::atomic<uint64_t>& share = shares_[static_cast<size_t>(owner)].work;
     uint64_t work = share.load(std::memory_order_acquire);
-    while (remainingOf(work) > 0) {
+    while (generationOf(work) == generation && remainingOf(work) > 0) {
         // Read before the exchange: when it succeeds, `work` stood all the time, so these belong to its run.
         const Body* body = body_.load(std::memory_order_relaxed);
         const uint32_t tiles = tiles_.load(std::memory_order_relaxed);
@@ -148,7 +151,7 @@ void ThreadPool::workerLoop(int worker) {
     for (uint32_t seen = 0;;) {
         seen = awaitWork(seen);
         if (closing_.load(std::memory_order_relaxed)) break;
-        runTiles(worker);
+        runTiles(seen, worker);
     }
     published = nullptr;  // nobody reads it any more: the pool is being destroyed by the thread that would
 }

@@ -14,8 +14,8 @@
 
 namespace mantissa::engine {
 
-/// Each worker has a share of the tiles, the same part of the range in every run, so that the rows which an op wrote are
-/// read by the core that wrote them: where the cores have no common last-level cache, another's rows come over the
+/// Each worker has a share of the tiles, the same part of the range in every run, so that the rows which an op wrote
+/// are read by the core that wrote them: where the cores have no common last-level cache, another's rows come over the
 /// processor's fabric (measured on a virtual machine whose host moves it about: a small step 65 ms or 83). Tiles are
 /// taken one by one from an atomic word, and who has done its share takes from the others', so a slow or busy core only
 /// gets fewer of them. The caller works too, and waits only for tiles that another worker has taken. Waiters spin for a
@@ -47,19 +47,20 @@ class ThreadPool final : public kernels::Executor {
 
     double waitedSeconds() const;
     void workerLoop(int worker);
-    void runTiles(int worker);
-    void runShare(int owner, int worker);
+    /// Takes tiles of the run `generation`, first of its own share; ends when none is left or a later run has begun.
+    void runTiles(uint32_t generation, int worker);
+    void runShare(uint32_t generation, int owner, int worker);
     /// Of the share of `owner`; with owner = threadCount() the number of tiles.
     uint32_t firstTile(uint32_t tiles, int owner) const;
     uint32_t awaitWork(uint32_t seenGeneration);
     void awaitLastTile(uint32_t tiles);
 
-    // Upper half: generation, one a run(). Lower half: tiles of the share not taken yet. One word, so that a worker that
-    // was away for a while can never take a tile of a run that is not the one it looked at.
+    // Upper half: generation, one a run(). Lower half: tiles of the share not taken yet. One word, so that a worker
+    // that was away for a while can never take a tile of a run that is not the one it looked at.
     struct alignas(64) Share {
         std::atomic<uint64_t> work{0};
     };
-    std::vector<Share> shares_;  ///< of each worker
+    std::vector<Share> shares_;                        ///< of each worker
     alignas(64) std::atomic<uint32_t> generation_{0};  ///< of the run whose shares are all there
     std::atomic<const Body*> body_{nullptr};
     std::atomic<uint32_t> tiles_{0};
