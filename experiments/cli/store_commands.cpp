@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/interrupts.h"
 #include "experiments/report/export.h"
 #include "experiments/text/number_text.h"
 
@@ -47,9 +48,10 @@ int check(const Context& context) {
 
 int salvage(const Context& context, const std::string& target) {
     const bool show = !context.quiet && ::isatty(STDERR_FILENO) != 0;
-    const SalvageReport report = salvageStore(context.storePath(), target, [show](int64_t done, int64_t) {
+    const InterruptCounter interrupts;  // the working copy is removed also then
+    const SalvageReport report = salvageStore(context.storePath(), target, [&](int64_t done, int64_t) {
         if (show) std::fprintf(stderr, "\r%lld rows", static_cast<long long>(done));
-        return true;
+        return interrupts.count() == 0;
     });
     if (show) std::fputs("\r\x1b[K", stderr);
     if (context.json) {
@@ -67,7 +69,7 @@ int salvage(const Context& context, const std::string& target) {
             std::printf("%lld damaged rows were left out\n", static_cast<long long>(report.lostRows));
         for (const auto& problem : report.problems) std::puts(problem.c_str());
     }
-    return kDone;
+    return interrupts.count() > 0 ? kInterrupted : kDone;
 }
 
 int compact(const Context& context) {

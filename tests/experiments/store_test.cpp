@@ -13,67 +13,22 @@
 #include "experiments/store/series_chunk.h"
 #include "experiments/store/store_open.h"
 #include "experiments/store/ulid.h"
+#include "tests/experiments/filled_store.h"
 #include "tests/experiments/support.h"
 
 namespace mantissa::experiments {
 namespace {
 
+using test::documentOf;
+using test::Filled;
+using test::goodStore;
+using test::numericsOf;
 using test::readAll;
+using test::scalars;
 using test::sentence;
 using test::TempFolder;
 using test::writeAll;
 using testing::HasSubstr;
-
-StepRecord scalars(int64_t step, double loss) {
-    return {step, step % 10 == 0, {{Metric::Loss, loss}, {Metric::Tokens, static_cast<double>(step) * 10}}, {}};
-}
-
-engine::NumericsRecord numericsOf(int64_t step) {
-    engine::NumericsRecord record;
-    record.step = step;
-    record.tensors.resize(2);
-    for (size_t t = 0; t < 2; ++t) {
-        auto& tensor = record.tensors[t];
-        tensor.amax = static_cast<float>(step) + 0.25f * static_cast<float>(t);
-        tensor.scale = 448 / tensor.amax;
-        tensor.counters[0] = 1000;
-        tensor.counters[2] = static_cast<uint64_t>(step) * 3 + t;
-        tensor.counters[7] = 1ull << 40;
-        tensor.dear = step % 10 == 0;
-        if (tensor.dear) tensor.mse = 1e-8f * static_cast<float>(step);
-    }
-    return record;
-}
-
-RunDocument documentOf(const RunSpec& spec) {
-    RunDocument document;
-    document.specJson = spec.toJson(-1);
-    document.catalogue = {{"h.0", "attn.qkv", engine::TensorRole::Input, "e4m3", "delayed", 10, 100},
-                          {"lm_head", "", engine::TensorRole::Weight, "e4m3", "delayed", 10, 100}};
-    return document;
-}
-
-/// A store with one run; steps first … last in one segment.
-struct Filled {
-    explicit Filled(const std::string& path)
-        : store(path, RunStore::Mode::ReadWrite), id(makeUlid()), spec(presetSpec("tiny")) {
-        insertRun(store, id, spec, "a run", {"x"}, "cpu");
-    }
-    void write(int64_t first, int64_t last, double offset = 0, bool compact = false) {
-        RunWriter writer(store, id, first);
-        writer.setDocument(documentOf(spec));
-        for (int64_t step = first; step <= last; ++step) {
-            const auto numerics = numericsOf(step);
-            writer.addStep(scalars(step, 1.0 / static_cast<double>(step) + offset), &numerics);
-        }
-        writer.setStatus(RunStatus::Finished);
-        ASSERT_TRUE(writer.flush());
-        if (compact) writer.compactAll();
-    }
-    RunStore store;
-    std::string id;
-    RunSpec spec;
-};
 
 TEST(RunStore, IsMadeWithItsPragmas) {
     TempFolder folder;
@@ -315,15 +270,6 @@ void expectRefused(const std::string& path, const std::string& cause) {
     EXPECT_EQ(readAll(path), before);
 }
 
-std::string goodStore(const std::string& path, bool compact = true) {
-    {
-        Filled filled(path);
-        filled.write(1, 1200, 0, compact);
-        filled.store.database().checkpoint(0, true);
-    }
-    return readAll(path);
-}
-
 TEST(BadFiles, AreRefusedWithACauseAndNeverWrittenTo) {
     TempFolder folder;
     writeAll(folder / "zero", "");
@@ -384,50 +330,6 @@ TEST(BadFiles, OlderSchemaIsMigratedAfterABackup) {
     EXPECT_EQ(backup.runs().size(), 1u);
     EXPECT_FALSE(sentence([&] { migrateStore(store.database(), 2, {{3, "no such statement"}}); }).empty());
     EXPECT_EQ(store.database().integer("PRAGMA user_version"), 2) << "a step that fails changes nothing";
-}
-
-TEST(Salvage, CopiesWhatCanBeReadIntoANewFile) {
-    TempFolder folder;
-    std::string damaged = goodStore(folder / "a", false);
-    for (size_t page = damaged.size() / 16384 / 2; page < damaged.size() / 16384 / 2 + 3; ++page)
-        for (size_t i = 0; i < 16384; ++i) damaged[page * 16384 + i] = 0x55;
-    writeAll(folder / "bad", damaged);
-    const SalvageReport report = salvageStore(folder / "bad", folder / "new");
-    EXPECT_EQ(report.runs, 1);
-    EXPECT_EQ(readAll(folder / "bad"), damaged);
-    EXPECT_TRUE(checkStore(folder / "new").ok);
-    RunStore store(folder / "new", RunStore::Mode::ReadOnly);
-    const auto steps = store.series(store.runs().at(0).id, "loss").steps.size();
-    EXPECT_GT(steps, 300u);
-    EXPECT_LE(steps, 1200u);
-    EXPECT_THAT(sentence([&] { salvageStore(folder / "bad", folder / "new"); }), HasSubstr("exists already"));
-}
-
-/// A file that lost its end (a full disk, a copy that broke off) is no dead loss.
-TEST(Salvage, ReadsAFileThatIsCutOff) {
-    TempFolder folder;
-    const std::string whole = goodStore(folder / "a", false);
-    int64_t last = 0;
-    for (const size_t percent : {40, 70, 95}) {
-        const std::string bad = folder / fmt::format("bad{}", percent),
-                          rescued = folder / fmt::format("new{}", percent);
-        writeAll(bad, whole.substr(0, whole.size() * percent / 100));
-        const SalvageReport report = salvageStore(bad, rescued);
-        EXPECT_EQ(report.runs, 1) << percent;
-        if (percent < 50) {
-            EXPECT_FALSE(report.problems.empty()) << "something was lost and is named";
-        }
-        EXPECT_GE(report.rows, last) << percent;
-        last = report.rows;
-        EXPECT_TRUE(checkStore(rescued).ok) << percent;
-    }
-    EXPECT_GT(last, 100);
-    writeAll(folder / "short", whole.substr(0, 100));
-    const std::string nothing = sentence([&] { salvageStore(folder / "short", folder / "none"); });
-    EXPECT_THAT(nothing, HasSubstr("short: nothing of a run store can be read"));
-    EXPECT_FALSE(std::filesystem::exists(folder / "none"));
-    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
-        EXPECT_EQ(entry.path().string().find(".salvage-"), std::string::npos) << entry.path();
 }
 
 TEST(StoreTools, CheckFindsAGoodStoreGoodAndCompactKeepsEverything) {
