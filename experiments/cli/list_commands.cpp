@@ -245,6 +245,10 @@ int remove(const Context& context, const std::vector<std::string>& names) {
     for (const auto& name : names) {  // all are known before one goes
         const RunSummary run = store.find(name);
         if (run.id != name && run.name == name) refuseSharedName(store, name);
+        if (isActive(run.status) || run.status == RunStatus::Queued)
+            throw Failure{kBadUsage, fmt::format("delete: run {} is {}; allowed: runs that have ended (mantissa-run "
+                                                 "stop {} ends it)",
+                                                 plainText(run.name, 60), statusName(run.status), run.id)};
         const bool twice = std::any_of(runs.begin(), runs.end(), [&](const auto& other) { return other.id == run.id; });
         if (!twice) runs.push_back(run);
     }

@@ -93,8 +93,7 @@ std::vector<RunEvent> sendAndWait(RunStore& store, const RunSummary& run, const 
         std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
         std::vector<RunEvent> answer;
         for (const auto& event : store.events(run.id, before))
-            if (event.kind == "command" || event.kind == "refused" || event.kind == "capture" ||
-                event.kind == "checkpoint" || event.kind == "ended")
+            if (event.kind == "command" || event.kind == "refused" || event.kind == "ended" || event.kind == command)
                 answer.push_back(event);
         const bool written =
             command != "checkpoint" || static_cast<int64_t>(store.checkpoints(run.id).size()) > checkpointsBefore;

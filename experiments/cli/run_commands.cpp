@@ -201,7 +201,7 @@ RunSpec storedSpec(RunStore& store, const RunSummary& run, const std::vector<std
     return spec;
 }
 
-/// A run that another process holds goes on there.
+/// A run that another process holds goes on there, or answers that it does.
 int resumePaused(const Context& context, const RunSummary& run) {
     RunStore store(context.storePath(), RunStore::Mode::ReadWrite);
     for (const auto& event : sendAndWait(store, run, "resume", "", 60)) {
@@ -238,7 +238,9 @@ int goOn(const Context& context, const Options& options, bool fork) {
     {
         RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
         const RunSummary run = store.find(options.run);
-        if (!fork && run.status == RunStatus::Paused) return resumePaused(context, run);
+        // One that goes on already says so; what would change it is refused below, where its lock is held.
+        const bool asIs = options.sets.empty() && options.step < 0;
+        if (!fork && asIs && isActive(run.status)) return resumePaused(context, run);
         spec = storedSpec(store, run, options.sets);
         (fork ? job.forkRun : job.resumeRun) = run.id;
         if (options.device == "auto" && !run.device.empty()) job.device.device = run.device;

@@ -55,11 +55,11 @@ void JobRunner::apply(const JobCommand& command) {
     using Kind = JobCommand::Kind;
     switch (command.kind) {
         case Kind::Pause:
-            if (!paused_) event("command", "Paused.");
+            event("command", paused_ ? "Paused already." : "Paused.");
             paused_ = true;
             return;
         case Kind::Resume:
-            if (paused_) event("command", "Resumed.");
+            event("command", paused_ ? "Resumed." : "Going on already.");
             paused_ = false;
             return;
         case Kind::Stop:

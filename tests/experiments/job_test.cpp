@@ -119,6 +119,8 @@ TEST(TrainingJob, PausesResumesChangesTheRateAndStops) {
     EXPECT_EQ(store.run(job.runId())->step, at);
     store.sendCommand(job.runId(), "learning_rate", "0.01");  // as another process does it
     store.sendCommand(job.runId(), "nonsense", "");
+    store.sendCommand(job.runId(), "pause");
+    store.sendCommand(job.runId(), "resume");
     store.sendCommand(job.runId(), "resume");
     ASSERT_TRUE(waitFor([at](const RunSummary& run) { return run.status == RunStatus::Running && run.step > at + 5; }));
     job.checkpoint();
@@ -129,8 +131,9 @@ TEST(TrainingJob, PausesResumesChangesTheRateAndStops) {
     EXPECT_EQ(store.checkpoints(job.runId()).back().step, run.step);
     std::string events;
     for (const auto& event : store.events(job.runId())) events += event.kind + ":" + event.text + "\n";
-    for (const char* text : {"Paused.", "Resumed.", "optimizer.learning_rate: 0.002 → 0.01", "not understood: nonsense",
-                             "Stopped by the user"})
+    for (const char* text :
+         {"Paused.", "Paused already.", "Resumed.", "Going on already.", "optimizer.learning_rate: 0.002 → 0.01",
+          "not understood: nonsense", "Stopped by the user"})
         EXPECT_THAT(events, HasSubstr(text));
     const Series rate = store.series(job.runId(), "lr");
     EXPECT_DOUBLE_EQ(rate.values.back(), 0.001 * (static_cast<double>(0.01f) / static_cast<double>(0.002f)));
