@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "experiments/job/first_trouble.h"
 #include "experiments/job/process_memory.h"
@@ -441,7 +442,7 @@ void JobRunner::saveCheckpoint(bool final) {
         alert.alert = "checkpoint_failed";
         alert.severity = 2;
         alert.text = fmt::format("The checkpoint of step {} could not be written: {}", step, error.what());
-        post(alert);
+        if (std::exchange(failedStep_, step) != step) post(alert);  // the end tries once more, and says nothing new
         mark_ = Clock::now();
         return;
     }
@@ -459,6 +460,7 @@ void JobRunner::saveCheckpoint(bool final) {
     mailbox_.post(JobCheckpoint{step, folder, seconds, row.bytes});
     dropOldCheckpoints();
     flush(true, final);
+    if (writer_->problem().empty()) store_->moveWal();  // a copy of the file alone then holds the run up to here
     mark_ = Clock::now();
 }
 

@@ -103,7 +103,7 @@ class JobRunner {
     bool stop_ = false, stopNow_ = false, paused_ = false, diverged_ = false;
     std::string reason_;
     int nonFiniteRunning_ = 0;
-    int64_t savedStep_ = -1, evaluatedStep_ = -1, tokensBefore_ = 0;
+    int64_t savedStep_ = -1, failedStep_ = -1, evaluatedStep_ = -1, tokensBefore_ = 0;
     double seconds_ = 0, loss_, validationLoss_, lastStepSeconds_ = 0;
     StepClock stepClock_;
     RunMedian rates_;  ///< tokens/s

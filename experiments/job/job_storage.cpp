@@ -39,8 +39,9 @@ void JobRunner::postStorage(bool trouble) {
             rate;
     }
     storage.text =
-        trouble ? fmt::format("{}. The run goes on; {} of statistics wait in memory, room for {}.", writer_->problem(),
-                              durationText(storage.bufferedSeconds), durationText(storage.roomSeconds))
+        trouble ? fmt::format("{}. The run goes on; {}statistics wait in memory, with room for {}.", writer_->problem(),
+                              storage.bufferedSeconds < 1 ? "" : durationText(storage.bufferedSeconds) + " of ",
+                              durationText(storage.roomSeconds))
                 : "The store takes points again.";
     const bool changed = trouble != storageTrouble_;
     storageTrouble_ = trouble;

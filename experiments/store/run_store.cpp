@@ -162,6 +162,11 @@ RunStore::~RunStore() {
     if (lock.acquire(folder() + "/write.lock", 0)) impl_->database->checkpoint(0, true);
 }
 
+void RunStore::moveWal() {
+    FileLock lock;
+    if (!readOnly() && lock.acquire(folder() + "/write.lock", 0)) impl_->database->checkpoint(0, false);
+}
+
 const std::string& RunStore::path() const {
     return impl_->path;
 }
@@ -327,6 +332,36 @@ std::vector<RunEvent> RunStore::alerts(const std::string& id) {
     return list;
 }
 
+namespace {
+
+/// Checkpoints of a run's folder that the table does not know, by age. A folder bears its final name only once it is
+/// whole.
+void addUnlisted(const std::string& folder, std::vector<CheckpointRow>& list) {
+    std::vector<CheckpointRow> found;
+    std::error_code code;
+    for (const auto& entry : fs::directory_iterator(folder, code)) {
+        const std::string name = entry.path().filename().string(), head = "step-";
+        const bool named = name.size() >= head.size() + 8 && name.size() <= head.size() + 10 &&
+                           name.rfind(head, 0) == 0 &&
+                           std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+        const bool known = std::any_of(list.begin(), list.end(),
+                                       [&](const CheckpointRow& row) { return fs::path(row.path).filename() == name; });
+        if (!named || known || !entry.is_directory(code)) continue;
+        CheckpointRow row{std::stoll(name.substr(head.size())), 0, entry.path().string(), 0, true};
+        struct stat info {};
+        if (::stat(row.path.c_str(), &info) == 0)
+            row.timeMs = int64_t{info.st_mtim.tv_sec} * 1000 + info.st_mtim.tv_nsec / 1'000'000;
+        for (const auto& file : fs::directory_iterator(row.path, code))
+            if (file.is_regular_file(code)) row.bytes += file.file_size(code);
+        found.push_back(std::move(row));
+    }
+    std::sort(found.begin(), found.end(),
+              [](const auto& a, const auto& b) { return std::pair(a.timeMs, a.step) < std::pair(b.timeMs, b.step); });
+    list.insert(list.end(), found.begin(), found.end());
+}
+
+}  // namespace
+
 std::vector<CheckpointRow> RunStore::checkpoints(const std::string& id) {
     Statement& query =
         impl_->database->cached("SELECT step, time_ms, path, bytes, on_disk FROM checkpoint WHERE run = ? ORDER BY id");
@@ -341,6 +376,7 @@ std::vector<CheckpointRow> RunStore::checkpoints(const std::string& id) {
                         query.integer(4) != 0 && fs::exists(path)});
     }
     query.reset();
+    addUnlisted(fs::absolute(folder()).string() + "/" + id, list);
     return list;
 }
 

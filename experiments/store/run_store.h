@@ -45,6 +45,10 @@ class RunStore {
     /// Writes everything that this connection sees into a new file beside the path, and says which. Throws Database.
     std::string rescue();
 
+    /// Moves the WAL into the file as far as readers allow, unless another program holds the store just now. Never
+    /// throws and waits for nobody.
+    void moveWal();
+
     /// Changes whenever another connection committed. 5 µs; poll it from a timer. Own commits do not change it.
     int64_t dataVersion();
 
@@ -62,6 +66,8 @@ class RunStore {
     // Reading ---------------------------------------------------------------------------------------------------------
     std::vector<RunEvent> events(const std::string& id, int64_t afterEventId = 0);  ///< alerts included, oldest first
     std::vector<RunEvent> alerts(const std::string& id);
+    /// By age. Also those that are whole on disk but not in the table (a WAL that was lost with the process): they come
+    /// last.
     std::vector<CheckpointRow> checkpoints(const std::string& id);
     std::map<std::string, MetricSummary> summary(const std::string& id);  ///< scalar metrics
     /// Names of all series: scalars first, then numerics/<layer>/<linear>/<tensor>/<statistic> in catalogue order

@@ -63,14 +63,14 @@ struct Script {
     double seconds = 0;  ///< of a step
     std::function<double(int64_t)> loss = [](int64_t step) { return 4.0 / std::sqrt(static_cast<double>(step)); };
     std::function<void(engine::NumericsRecord&)> numerics;  ///< changes a step's record
-    std::function<void(engine::StepMetrics&)> metrics;       ///< changes a step's metrics
+    std::function<void(engine::StepMetrics&)> metrics;      ///< changes a step's metrics
     bool fp8StateMissing = false;
     std::function<void(int64_t)> before;  ///< called before each step, on the job's thread
 };
 
 /// Numbers by formula: loss from the script, tensors with amax step / 64, scale 112 and counters that grow with the
 /// step.
-class FakeStepper final : public Stepper {
+class FakeStepper : public Stepper {
   public:
     FakeStepper(const RunSpec& spec, Script script) : spec_(spec), script_(std::move(script)) {}
 
