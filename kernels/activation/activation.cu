@@ -64,7 +64,7 @@ template <CastMode kMode, int kFormat, bool kBackward>
 __global__ void __launch_bounds__(kThreads, kBackward ? 3 : 4) geluTilesKernel(ActivationArgs args) {
     using Rows = Raw8<Bf16>[4];
     extern __shared__ uint32_t stages[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
     const int64_t col = blockCol + threadIdx.x * kLane;
     const bool there = col < args.cols, warpThere = col - threadIdx.x % 32 * kLane < args.cols;
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, kBackward ? 3 : 4) geluTilesKernel(A
         if (args.out && there) store(args.out, result);
         if constexpr (kMode != CastMode::None) {
             castFour<kMode, kFormat>(result, args.cast.counts, state, codes);
-            if (kMode == CastMode::Full && args.cast.codes && there) storeRows(args.cast, codes);
+            if (encodes(kMode) && args.cast.codes && there) storeRows(args.cast, codes);
             if (transposes) stageFourRows(stage, group % (kTileRows / 4), codes);
         }
     };
@@ -163,7 +163,7 @@ template <class T, bool kBackward, bool kSwiGlu>
 __global__ void __launch_bounds__(kThreads) activationKernel(ActivationArgs args) {
     constexpr CastMode kMode = CastMode::Generic, kAgain = CastMode::Generic;
     extern __shared__ uint32_t stages[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     CastState state, againState;
     beginCast<kMode>(args.cast, state, shared);
     if (kBackward && args.again.active()) againState.scale = args.again.scale ? *args.again.scale : 1.0f;
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kThreads) activationKernel(ActivationArgs args
                         if (args.outAgain) store8(static_cast<T*>(args.outAgain) + at, valid, aligned, y);
                         if (args.again.active()) {
                             roundForCast<T>(y);
-                            againCodes[i] = cast8<kAgain, false>(args.again, y, valid, row, col, againState, shared);
+                            againCodes[i] = cast8<kAgain, false>(args.again, y, valid, row, col, againState);
                             storeCodes<kMode>(args.again, againCodes[i], at, valid, aligned);
                         }
                         rawD[i].pack(d);
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kThreads) activationKernel(ActivationArgs args
                     if (args.out) rawD[i].store(static_cast<T*>(args.out) + at, valid, aligned);
                     if (!casts<kMode>(args.cast)) continue;
                     if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(d);
-                    codes[i] = cast8<kMode>(args.cast, d, valid, row, col, state, shared);
+                    codes[i] = cast8<kMode>(args.cast, d, valid, row, col, state);
                     storeCodes<kMode>(args.cast, codes[i], at, valid, aligned);
                 }
             }
@@ -298,6 +298,7 @@ void launchTyped(const LaunchContext& context, DType type, const ActivationArgs&
         withFormat(castModeOf(args.cast, args.rows, args.aligned), args.cast, [&](auto mode, auto format) {
             launchKernel(context, geluTilesKernel<decltype(mode)::value, decltype(format)::value, kBackward>, args, g);
         });
+        mergeDear(context, args.cast, g.columnBlocks * g.rowBlocks);
         return;
     }
     withType(type, "activation", [&](auto tag) {

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 3) normBackwardTilesKernel(NormBackw
         Raw8<Bf16> dOut[kPair], residual[kPair], in[kPair];
     };
     extern __shared__ uint32_t stages[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     __shared__ float4 tileTerms[kThreads / 32][kTileRows];  // a warp's own copy
     const NormBackward& op = args.op;
     const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(kThreads, 3) normBackwardTilesKernel(NormBackw
     const auto work = [&](int tileRow, int64_t at, Pair& rows, int half) {
 #pragma unroll
         for (int i = 0; i < kPair; ++i) {
-            const float4 terms = tileTerms[threadIdx.x / 32][tileRow + i];  // mean, rstd, shift, dot
+            float4 terms = tileTerms[threadIdx.x / 32][tileRow + i];  // mean, rstd, shift, dot
+            if (!there) terms = make_float4(0, 0, 0, 0);              // beyond the row's end all values are 0
             float d[kLane], r[kLane], gain[kLane], value[kLane], y[kLane];
             rows.residual[i].unpack(r), rows.dOut[i].unpack(d), rows.in[i].unpack(value);
             gainRaw.unpack(gain), biasRaw.unpack(y);
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kThreads, 3) normBackwardTilesKernel(NormBackw
         }
         if constexpr (kMode != CastMode::None) {
             castFour<kMode, kFormat>(grads, args.cast.counts, state, codes);
-            if (kMode == CastMode::Full && args.cast.codes && there) storeRows(args.cast, at, codes);
+            if (encodes(kMode) && args.cast.codes && there) storeRows(args.cast, at, codes);
             if (transposes) stageFourRows(stage, group, codes);
         }
         if (group != kTileRows / kRowGroup - 1) continue;
@@ -191,7 +192,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) normBackwardKernel(NormBackwardArgs args) {
     constexpr CastMode kMode = CastMode::Generic, kAgain = CastMode::Generic;
     extern __shared__ uint32_t stages[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     const NormBackward& op = args.op;
     CastState state, againState;
     beginCast<kMode>(args.cast, state, shared);
@@ -249,7 +250,7 @@ __global__ void __launch_bounds__(kThreads) normBackwardKernel(NormBackwardArgs 
                         if (args.again.active()) {
                             roundForCast<T>(y);
                             uint2& code = againCodes[half * kPair + i];
-                            code = cast8<kAgain, false>(args.again, y, valid, row, col, againState, shared);
+                            code = cast8<kAgain, false>(args.again, y, valid, row, col, againState);
                             storeCodes<kMode>(args.again, code, at, valid, aligned);
                         }
                     }
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(kThreads) normBackwardKernel(NormBackwardArgs 
                     if (op.dResidual) in[i].store(static_cast<T*>(op.dResidual) + at, valid, aligned);
                     if (!casts<kMode>(args.cast)) continue;
                     if constexpr (!std::is_same_v<T, Bf16>) roundForCast<T>(value);
-                    codes[half * kPair + i] = cast8<kMode>(args.cast, value, valid, row, col, state, shared);
+                    codes[half * kPair + i] = cast8<kMode>(args.cast, value, valid, row, col, state);
                     storeCodes<kMode>(args.cast, codes[half * kPair + i], at, valid, aligned);
                 }
             }

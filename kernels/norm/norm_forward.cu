@@ -7,6 +7,8 @@ namespace mantissa::kernels::cuda {
 
 namespace {
 
+constexpr int64_t kMostDearBlocks = 1056;  ///< two full turns of the largest chip
+
 struct NormForwardArgs {
     NormForward op;
     CastParams cast;
@@ -18,7 +20,7 @@ struct NormForwardArgs {
 /// the next one is loaded while one is worked on.
 template <CastMode kMode, int kFormat, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) normForwardRowsKernel(NormForwardArgs args) {
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     __shared__ float sums[2][32 * kRowGroup];
     const NormForward& op = args.op;
     CastState state;
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardRowsKernel(NormForward
             if (!there) continue;
             uint2 codes[kRowGroup];
             castFour<kMode, kFormat>(r, args.cast.counts, state, codes);
-            if constexpr (kMode == CastMode::Full) {
+            if constexpr (encodes(kMode)) {
                 if (!args.cast.codes) continue;
 #pragma unroll
                 for (int i = 0; i < kRowGroup; ++i)
@@ -115,7 +117,7 @@ template <class T, CastMode kMode, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs args) {
     constexpr int kTile = normTile(kMaxThreads);
     extern __shared__ uint32_t stage[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     __shared__ float sums[2][32 * kRowGroup];
     const NormForward& op = args.op;
     CastState state;
@@ -197,7 +199,7 @@ __global__ void __launch_bounds__(kMaxThreads) normForwardKernel(NormForwardArgs
             if (op.out) store8(static_cast<T*>(op.out) + row * op.cols + col, valid, aligned, y);
             if (!casts<kMode>(args.cast)) continue;
             if (!op.castFromF32) roundForCast<T>(y);
-            codes[i] = cast8<kMode>(args.cast, y, valid, row, col, state, shared);
+            codes[i] = cast8<kMode>(args.cast, y, valid, row, col, state);
             storeCodes<kMode>(args.cast, codes[i], row * op.cols + col, valid, aligned);
         }
         if (transposes) {
@@ -224,23 +226,33 @@ void launchForward(const LaunchContext& context, const NormForwardArgs& args, in
     allowSharedMemory(kernel, stage);
     kernel<<<static_cast<unsigned>(blocksOf(args.op)), threads, stage, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
+    mergeDear(context, args.cast, blocksOf(args.op));
 }
 
-/// As many blocks as run at once.
+/// Blocks of a launch that takes the dear set: a function of the shape alone, so that its sums are.
+int64_t dearBlocks(const NormForward& op) {
+    const int64_t groups = op.rows / kRowGroup;
+    return groups < kMostDearBlocks ? groups : kMostDearBlocks;
+}
+
+/// As many blocks as run at once. Leaves the dear set merged.
 template <CastMode kMode, int kFormat, int kMaxThreads>
 void launchRows(const LaunchContext& context, const NormForwardArgs& args, int threads) {
     auto* kernel = normForwardRowsKernel<kMode, kFormat, kMaxThreads>;
     int perProcessor = 1;
     MANTISSA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&perProcessor, kernel, threads, 0));
     const int64_t groups = args.op.rows / kRowGroup, most = int64_t{perProcessor} * context.multiprocessors;
-    kernel<<<static_cast<unsigned>(groups < most ? groups : most), threads, 0, context.stream>>>(args);
+    const int64_t blocks = kMode == CastMode::Dear ? dearBlocks(args.op) : groups < most ? groups : most;
+    kernel<<<static_cast<unsigned>(blocks), threads, 0, context.stream>>>(args);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
+    mergeDear(context, args.cast, blocks);
 }
 
 }  // namespace
 
 size_t workspaceBytes(const NormForward& op) {
-    return dearBytes(op.cast, blocksOf(op));
+    const int64_t blocks = blocksOf(op), dear = dearBlocks(op);
+    return dearBytes(op.cast, blocks > dear ? blocks : dear);
 }
 
 void launch(const LaunchContext& context, const NormForward& op) {
@@ -275,7 +287,6 @@ void launch(const LaunchContext& context, const NormForward& op) {
         }
         launchForward<T, CastMode::Generic, 512>(context, args, threads);
     });
-    mergeDear(context, args.cast, blocksOf(op));
 }
 
 }  // namespace mantissa::kernels::cuda

@@ -115,11 +115,11 @@ __device__ __forceinline__ void updateStretch(const AdamW& op, const Factors& f,
 /// A tensor starts at a multiple of 64 elements, and a block lies in one tensor. Mode Full: E4M3 in whole tiles of
 /// rows.
 template <class C, CastMode kMode>
-__global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3) adamWKernel(AdamWArgs args) {
+__global__ void __launch_bounds__(kThreads, takesDear(kMode) ? 1 : 3) adamWKernel(AdamWArgs args) {
     const AdamW& op = args.op;
     if ((!op.castOnly || op.castWhenApplied) && op.state->applied == 0) return;
     extern __shared__ uint32_t stage[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     const TensorEntry& entry = entryOf(args, blockIdx.x);
     const int64_t block = blockIdx.x - entry.firstBlock;
     Factors f{};
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3) 
     if (op.compute && entry.computeOffset != kNoCompute) compute = static_cast<C*>(op.compute) + entry.computeOffset;
     if (!entry.cast.active()) return updateStretch<C>(op, f, entry, block, compute);
     CastParams cast = entry.cast;
-    cast.partials = kMode == CastMode::Generic && args.partials ? args.partials + entry.firstBlock : nullptr;
+    cast.partials = takesDear(kMode) && args.partials ? args.partials + entry.firstBlock : nullptr;
     CastState state;
     beginCast<kMode>(cast, state, shared);
     const int64_t row0 = block / entry.columnBlocks * kTileRows, blockCol = block % entry.columnBlocks * kTileCols;
@@ -157,12 +157,12 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3) 
                 rows[i].pack(w);
             } else {
                 roundForCast<Bf16>(w);
-                codes[i] = cast8<kMode>(cast, w, valid, row, col, state, shared);
+                codes[i] = cast8<kMode>(cast, w, valid, row, col, state);
                 storeCodes<kMode>(cast, codes[i], at, valid, aligned);
             }
         }
         if constexpr (kMode == CastMode::Amax) castFour<kMode, 1>(rows, false, state, codes);
-        if constexpr (kMode == CastMode::Full) {
+        if constexpr (encodes(kMode)) {
             castFour<kMode, 1>(rows, cast.counts, state, codes);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -172,8 +172,8 @@ __global__ void __launch_bounds__(kThreads, kMode == CastMode::Generic ? 1 : 3) 
         }
         if (transposes) stageFourRows(stage, group, codes);
     }
-    if (transposes) writeStage<kTileRows, kMode == CastMode::Full>(cast, stage, row0, blockCol);
-    if (kMode == CastMode::Full && valid == 0) state.forgetCounts();
+    if (transposes) writeStage<kTileRows, encodes(kMode)>(cast, stage, row0, blockCol);
+    if (encodes(kMode) && valid == 0) state.forgetCounts();
     endCast<kMode>(cast, state, shared, static_cast<int>(block), block == 0);
 }
 
@@ -192,19 +192,11 @@ __global__ void mergeWeightDearKernel(const TensorEntry* entries, const DearPart
     const TensorEntry& entry = entries[blockIdx.x];
     if (!entry.cast.partials) return;  // set on the host to say that the dear set is wanted
     const int64_t blocks = (entry.cast.rows + kTileRows - 1) / kTileRows * entry.columnBlocks;
-    __shared__ DearPartial sums[kThreads];
+    __shared__ DearPartial warps[kThreads / 32];
     DearPartial sum{0, 0, 0, kNoMinimum, 0};
-    const auto add = [&sum](const DearPartial& other) {
-        sum.sumSquares += other.sumSquares;
-        sum.sumSquaredError += other.sumSquaredError;
-        sum.sumFourth += other.sumFourth;
-        sum.minNonZero = fminf(sum.minNonZero, other.minNonZero);
-    };
-    for (int64_t i = threadIdx.x; i < blocks; i += kThreads) add(partials[entry.firstBlock + i]);
-    sums[threadIdx.x] = sum;
-    __syncthreads();
+    for (int64_t i = threadIdx.x; i < blocks; i += kThreads) sum.add(partials[entry.firstBlock + i]);
+    sum = blockDear(sum, warps);
     if (threadIdx.x != 0) return;
-    for (int i = 1; i < kThreads; ++i) add(sums[i]);
     DearStats& out = entry.cast.slot->dear;
     out.sumSquares = sum.sumSquares;
     out.sumSquaredError = sum.sumSquaredError;
@@ -263,6 +255,7 @@ template <class C>
 void launchAdamW(const LaunchContext& context, const AdamWArgs& args, const Plan& plan) {
     if (plan.mode == CastMode::Generic) return launchMode<C, CastMode::Generic>(context, args, plan);
     if (plan.mode == CastMode::Amax) return launchMode<C, CastMode::Amax>(context, args, plan);
+    if (plan.mode == CastMode::Dear) return launchMode<C, CastMode::Dear>(context, args, plan);
     launchMode<C, CastMode::Full>(context, args, plan);
 }
 

@@ -23,7 +23,7 @@ struct QuantizeArgs {
 template <class T, CastMode kMode, int kFormat>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 4) quantizeTilesKernel(QuantizeArgs args) {
     extern __shared__ uint32_t stage[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
     const int64_t col = blockCol + threadIdx.x * kLane;
     const bool there = col < args.cols, warpThere = col - threadIdx.x % 32 * kLane < args.cols;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 4) quantizeTile
         if constexpr (kMode != CastMode::None) {
             uint2 codes[4];
             castFour<kMode, kFormat>(x, args.cast.counts, state, codes);
-            if (kMode == CastMode::Full && args.cast.codes && there) {
+            if (encodes(kMode) && args.cast.codes && there) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
                     *reinterpret_cast<uint2*>(args.cast.codes + start + (group * 4 + i) * args.cols) = codes[i];
@@ -86,7 +86,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
     constexpr CastMode kMode = CastMode::Generic;
     extern __shared__ uint32_t stage[];
-    __shared__ CastShared shared;
+    __shared__ CastShared<kMode> shared;
     CastState state;
     beginCast<kMode>(args.cast, state, shared);
     const int64_t blockCol = static_cast<int64_t>(blockIdx.x) * blockDim.x * kLane;
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads) quantizeKernel(QuantizeArgs args) {
                     }
                     if (!casts<kMode>(args.cast)) continue;
                     if (!std::is_same_v<T, Bf16> && args.roundToBf16) roundForCast<T>(x);
-                    codes[i] = cast8<kMode>(args.cast, x, valid, first + i, col, state, shared);
+                    codes[i] = cast8<kMode>(args.cast, x, valid, first + i, col, state);
                     storeCodes<kMode>(args.cast, codes[i], firstAt + i * args.cols, valid, aligned);
                 }
             }

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/device/cuda/cast_dear.cuh"
 #include "kernels/device/cuda/cuda_check.h"
 #include "kernels/device/cuda/cuda_launch.h"
 #include "kernels/device/cuda/vector.cuh"
@@ -22,13 +23,6 @@
 namespace mantissa::kernels::cuda {
 
 constexpr int kTileRows = 32;
-constexpr float kNoMinimum = 3.4028234663852886e38f;  ///< larger than any BF16 that matters: no non-zero value was seen
-
-struct DearPartial {
-    double sumSquares, sumSquaredError, sumFourth;
-    float minNonZero;  ///< kNoMinimum: none
-    float reserved;
-};
 
 /// A CastTarget as a kernel argument.
 struct CastParams {
@@ -56,7 +50,15 @@ enum class CastMode {
     None,  ///< no cast
     Full,  ///< codes, counted (or the amax alone, by CastParams::counts); no dear set, no stochastic rounding
     Amax,  ///< the amax alone
+    Dear,  ///< Full with counters and the dear set: the steps that are probed
 };
+/// Modes in which castFour makes codes.
+constexpr bool encodes(CastMode mode) {
+    return mode == CastMode::Full || mode == CastMode::Dear;
+}
+constexpr bool takesDear(CastMode mode) {
+    return mode == CastMode::Generic || mode == CastMode::Dear;
+}
 
 /// Per thread, for one tensor.
 struct CastState {
@@ -65,19 +67,20 @@ struct CastState {
     uint32_t amaxPair = 0;                             ///< castFour: magnitudes of two BF16 values
     uint32_t cast128 = 0, normal128 = 0, zero128 = 0;  ///< castFour: codes, normal codes, zero codes, each times 128
     uint32_t zeros = 0, zeroCodes = 0, lowCodes = 0, overRange = 0, clipped = 0, inf = 0, nan = 0;
-    double sumSquares = 0, sumSquaredError = 0, sumFourth = 0;
-    float minNonZero = kNoMinimum;
+    DearState dear;
 
     /// Of a thread that cast columns beyond the row's end.
     __device__ __forceinline__ void forgetCounts() { zeros = cast128 = normal128 = zero128 = 0; }
 };
 
 /// Shared memory of one cast in a block.
+template <CastMode kMode>
 struct CastShared {
+    static constexpr int kCopies = kMode == CastMode::Dear ? kExponentCopies : 1;
     uint32_t counters[8];
     uint32_t amaxBits;
-    uint32_t exponents[kExponentBins];
-    DearPartial warps[32];
+    uint32_t exponents[takesDear(kMode) ? kExponentBins * kCopies : 1];
+    DearPartial warps[takesDear(kMode) ? 32 : 1];
 };
 
 template <CastMode kMode>
@@ -86,11 +89,11 @@ __device__ __forceinline__ bool casts(const CastParams& cast) {
 }
 template <CastMode kMode>
 __device__ __forceinline__ bool writesTransposed(const CastParams& cast) {
-    return (kMode == CastMode::Generic || kMode == CastMode::Full) && cast.transposes();
+    return (kMode == CastMode::Generic || encodes(kMode)) && cast.transposes();
 }
 
 template <CastMode kMode>
-__device__ __forceinline__ void beginCast(const CastParams& cast, CastState& state, CastShared& shared) {
+__device__ __forceinline__ void beginCast(const CastParams& cast, CastState& state, CastShared<kMode>& shared) {
     if (!casts<kMode>(cast)) return;
     if (kMode != CastMode::Amax && !cast.amaxOnly) {
         state.scale = cast.scale ? *cast.scale : 1.0f;
@@ -99,8 +102,12 @@ __device__ __forceinline__ void beginCast(const CastParams& cast, CastState& sta
     const int thread = threadIdx.x;
     if (thread < 8) shared.counters[thread] = 0;
     if (thread == 8) shared.amaxBits = 0;
-    if (kMode == CastMode::Generic && cast.partials && cast.exponents) {
-        for (int i = thread; i < kExponentBins; i += blockDim.x) shared.exponents[i] = 0;
+    if constexpr (takesDear(kMode)) {
+        if (cast.partials && cast.exponents) {
+            constexpr int kCopies = CastShared<kMode>::kCopies;
+            for (int i = thread; i < kExponentBins * kCopies; i += blockDim.x) shared.exponents[i] = 0;
+            state.dear.exponents = shared.exponents + thread % kCopies;
+        }
     }
     __syncthreads();
 }
@@ -150,18 +157,19 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
     return counts;
 }
 
+/// The dear set of one value, of any cast: what kernels of mode Generic call.
 [[maybe_unused]] static __device__ __noinline__ void countDear(const CastParams& cast, float x, uint32_t code,
-                                                               CastState& state, CastShared& shared) {
+                                                               float scaleInv, DearState& dear) {
     if (!isfinite(x)) return;
     const double value = x;
-    const double error = static_cast<double>(__fmul_rn(decode(cast.format, code), state.scaleInv)) - value;
-    state.sumSquares += value * value;
-    state.sumSquaredError += error * error;
-    state.sumFourth += value * value * value * value;
+    const double error = static_cast<double>(__fmul_rn(decode(cast.format, code), scaleInv)) - value;
+    dear.sumSquares += value * value;
+    dear.sumSquaredError += error * error;
+    dear.sumFourth += value * value * value * value;
     const float magnitude = fabsf(x);
     if (magnitude == 0.0f) return;
-    state.minNonZero = fminf(state.minNonZero, magnitude);
-    if (cast.exponents) atomicAdd(&shared.exponents[ilogbf(magnitude) + kExponentBias], 1u);
+    dear.minNonZero = fminf(dear.minNonZero, magnitude);
+    if (cast.exponents) atomicAdd(dear.exponents + (ilogbf(magnitude) + kExponentBias), 1u);
 }
 
 /// Stochastic rounding of four scaled values that start at element `index` of the tensor.
@@ -186,7 +194,7 @@ __device__ __forceinline__ float decode(int format, uint32_t code) {
 /// words. Lanes from `valid` on must hold 0. Writes nothing to memory.
 template <CastMode kMode, bool kCounts = true>
 __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[kLane], int valid, int64_t row,
-                                       int64_t col, CastState& state, CastShared& shared) {
+                                       int64_t col, CastState& state) {
     float largest = 0;
     if constexpr (kCounts) {
 #pragma unroll
@@ -234,7 +242,8 @@ __device__ __forceinline__ uint2 cast8(const CastParams& cast, const float (&x)[
             if (cast.partials) {
 #pragma unroll 1
                 for (int i = 0; i < valid; ++i) {
-                    countDear(cast, x[i], ((i < 4 ? codes.x : codes.y) >> (i % 4 * 8)) & 0xFF, state, shared);
+                    countDear(cast, x[i], ((i < 4 ? codes.x : codes.y) >> (i % 4 * 8)) & 0xFF, state.scaleInv,
+                              state.dear);
                 }
             }
         }
@@ -295,10 +304,11 @@ __device__ __forceinline__ void countSeldom(const Raw8<Bf16> (&x)[4], const uint
 }
 
 /// Casts four rows of eight BF16 values without a branch but for what is counted seldom, so that the compiler works on
-/// all of them at once. Modes Full (codes; counters when `counts`) and Amax. Writes nothing to memory.
+/// all of them at once. Modes Full (codes; counters when `counts`), Dear (codes, counters, dear set) and Amax. Writes
+/// nothing to memory.
 template <CastMode kMode, int kFormat, bool kCounts = true>
 __device__ __forceinline__ void castFour(const Raw8<Bf16> (&x)[4], bool counts, CastState& state, uint2 (&codes)[4]) {
-    static_assert(kMode == CastMode::Full || kMode == CastMode::Amax);
+    static_assert(encodes(kMode) || kMode == CastMode::Amax);
     if constexpr (kCounts) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -306,7 +316,7 @@ __device__ __forceinline__ void castFour(const Raw8<Bf16> (&x)[4], bool counts, 
             for (int j = 0; j < 4; ++j) state.amaxPair = largerMagnitudes(x[i].word[j], state.amaxPair);
         }
     }
-    if constexpr (kMode == CastMode::Full) {
+    if constexpr (encodes(kMode)) {
         constexpr __nv_fp8_interpretation_t kKind = kFormat == 1 ? __NV_E4M3 : __NV_E5M2;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -332,6 +342,10 @@ __device__ __forceinline__ void castFour(const Raw8<Bf16> (&x)[4], bool counts, 
         state.normal128 += normal;
         const bool anyLow = normal != 32 * 128, anyHigh = (largest & 0x80808080u) != 0;
         if (anyLow || anyHigh) countSeldom<kFormat>(x, codes, anyLow, anyHigh, state);
+        if constexpr (kMode == CastMode::Dear) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) addDear8<kFormat>(x[i], codes[i], state.scaleInv, state.dear);
+        }
     }
 }
 
@@ -426,18 +440,17 @@ __device__ __forceinline__ void writeStage(const CastParams& cast, const uint32_
 /// Block-wide: merges what the threads counted into the slot. Every thread of the block calls it once, at its end.
 /// first: this block also reports the elements and the scale.
 template <CastMode kMode>
-__device__ __forceinline__ void endCast(const CastParams& cast, CastState& state, CastShared& shared, int block,
+__device__ __forceinline__ void endCast(const CastParams& cast, CastState& state, CastShared<kMode>& shared, int block,
                                         bool first) {
     if (!casts<kMode>(cast) || !cast.slot) return;
-    constexpr bool kDear = kMode == CastMode::Generic;
     const uint32_t everyone = 0xFFFFFFFFu;
-    if constexpr (!kDear) {  // what castFour counted
+    if constexpr (kMode != CastMode::Generic) {  // what castFour counted
         state.amax = fmaxf(state.amax,
                            fmaxf(__uint_as_float(state.amaxPair << 16), __uint_as_float(state.amaxPair & 0xFFFF0000u)));
         state.zeroCodes += state.zero128 / 128;
         state.lowCodes += (state.cast128 - state.normal128) / 128;
     }
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
     const uint32_t amaxBits = __reduce_max_sync(everyone, __float_as_uint(state.amax));
     uint32_t counts[7] = {state.zeros,   state.zeroCodes, state.lowCodes, state.overRange,
                           state.clipped, state.inf,       state.nan};
@@ -449,15 +462,11 @@ __device__ __forceinline__ void endCast(const CastParams& cast, CastState& state
             if (lane == 0 && sum) atomicAdd(&shared.counters[i], sum);
         }
     }
-    if (kDear && cast.partials) {
-        for (int offset = 16; offset; offset /= 2) {
-            state.sumSquares += __shfl_down_sync(everyone, state.sumSquares, offset);
-            state.sumSquaredError += __shfl_down_sync(everyone, state.sumSquaredError, offset);
-            state.sumFourth += __shfl_down_sync(everyone, state.sumFourth, offset);
-            state.minNonZero = fminf(state.minNonZero, __shfl_down_sync(everyone, state.minNonZero, offset));
+    if constexpr (takesDear(kMode)) {
+        if (cast.partials) {
+            const DearPartial total = blockDear(state.dear.partial(), shared.warps);
+            if (threadIdx.x == 0) cast.partials[block] = total;
         }
-        if (lane == 0)
-            shared.warps[warp] = {state.sumSquares, state.sumSquaredError, state.sumFourth, state.minNonZero, 0};
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -479,22 +488,17 @@ __device__ __forceinline__ void endCast(const CastParams& cast, CastState& state
             add(out.inf, sums[5]);
             add(out.nan, sums[6]);
         }
-        if (kDear && cast.partials) {
-            DearPartial total = shared.warps[0];
-            for (int i = 1; i < static_cast<int>(blockDim.x) / 32; ++i) {
-                total.sumSquares += shared.warps[i].sumSquares;
-                total.sumSquaredError += shared.warps[i].sumSquaredError;
-                total.sumFourth += shared.warps[i].sumFourth;
-                total.minNonZero = fminf(total.minNonZero, shared.warps[i].minNonZero);
-            }
-            cast.partials[block] = total;
-        }
     }
-    if (kDear && cast.partials && cast.exponents) {
+    if constexpr (takesDear(kMode)) {
+        if (!cast.partials || !cast.exponents) return;
         for (int i = threadIdx.x; i < kExponentBins; i += blockDim.x) {
-            if (shared.exponents[i]) {
+            constexpr int kCopies = CastShared<kMode>::kCopies;
+            uint32_t count = 0;
+#pragma unroll
+            for (int copy = 0; copy < kCopies; ++copy) count += shared.exponents[i * kCopies + copy];
+            if (count) {
                 atomicAdd(reinterpret_cast<unsigned long long*>(&cast.slot->dear.exponents[i]),
-                          static_cast<unsigned long long>(shared.exponents[i]));
+                          static_cast<unsigned long long>(count));
             }
         }
     }
@@ -538,10 +542,11 @@ inline int columnThreads(int64_t cols, int limit) {
 /// The mode a launch over `rows` rows needs. aligned: every row of every tensor starts at a multiple of 16 bytes and
 /// has whole vectors.
 inline CastMode castModeOf(const CastParams& cast, int64_t rows, bool aligned) {
-    if (!aligned || rows % kTileRows != 0 || cast.partials || cast.stochastic) return CastMode::Generic;
+    if (!aligned || rows % kTileRows != 0 || cast.stochastic) return CastMode::Generic;
     if (!cast.active()) return CastMode::None;
     if (cast.transposes() && !cast.wordRows) return CastMode::Generic;
-    return cast.amaxOnly ? CastMode::Amax : CastMode::Full;
+    if (cast.amaxOnly) return CastMode::Amax;
+    return cast.partials ? CastMode::Dear : CastMode::Full;
 }
 /// Whether a row exists: whole tiles have no rows beyond the end.
 template <CastMode kMode>
@@ -551,24 +556,17 @@ __device__ __forceinline__ bool hasRow(int64_t row, int64_t rowEnd) {
 template <CastMode kMode>
 using ModeTag = std::integral_constant<CastMode, kMode>;
 
-/// Calls body(ModeTag): of the mode for BF16 (and F32 where an op's FP8 runs read it), else of Generic.
-template <class T, bool kF32Too = false, class Body>
-void withMode(CastMode mode, Body&& body) {
-    if constexpr (std::is_same_v<T, Bf16> || (kF32Too && std::is_same_v<T, float>)) {
-        if (mode == CastMode::None) return body(ModeTag<CastMode::None>());
-        if (mode == CastMode::Full) return body(ModeTag<CastMode::Full>());
-        if (mode == CastMode::Amax) return body(ModeTag<CastMode::Amax>());
-    }
-    body(ModeTag<CastMode::Generic>());
-}
-
 /// Calls body(mode, format) for a launch of castFour: format 0 where nothing is encoded.
 template <class Body>
 void withFormat(CastMode mode, const CastParams& cast, Body&& body) {
     if (mode == CastMode::None) return body(ModeTag<CastMode::None>(), std::integral_constant<int, 0>());
     if (mode == CastMode::Amax) return body(ModeTag<CastMode::Amax>(), std::integral_constant<int, 0>());
-    if (cast.format == 1) return body(ModeTag<CastMode::Full>(), std::integral_constant<int, 1>());
-    body(ModeTag<CastMode::Full>(), std::integral_constant<int, 2>());
+    const auto withCodes = [&](auto kind) {
+        if (mode == CastMode::Dear) return body(ModeTag<CastMode::Dear>(), kind);
+        body(ModeTag<CastMode::Full>(), kind);
+    };
+    if (cast.format == 1) return withCodes(std::integral_constant<int, 1>());
+    withCodes(std::integral_constant<int, 2>());
 }
 
 template <class Kernel>

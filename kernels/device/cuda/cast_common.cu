@@ -5,25 +5,16 @@ namespace mantissa::kernels::cuda {
 
 namespace {
 
-/// One block. Adds the blocks' partials in a fixed order: thread t takes t, t + 256, ...; then the threads in order.
-__global__ void mergeDearKernel(const DearPartial* partials, int64_t blocks, DearStats* out) {
-    __shared__ DearPartial sums[256];
+constexpr int kMergeThreads = 256;
+
+/// One block. Adds the blocks' partials in a fixed order: thread t takes t, t + 256, ...; then a tree of each warp.
+__global__ void __launch_bounds__(kMergeThreads)
+    mergeDearKernel(const DearPartial* partials, int64_t blocks, DearStats* out) {
+    __shared__ DearPartial warps[kMergeThreads / 32];
     DearPartial sum{0, 0, 0, kNoMinimum, 0};
-    for (int64_t i = threadIdx.x; i < blocks; i += 256) {
-        sum.sumSquares += partials[i].sumSquares;
-        sum.sumSquaredError += partials[i].sumSquaredError;
-        sum.sumFourth += partials[i].sumFourth;
-        sum.minNonZero = fminf(sum.minNonZero, partials[i].minNonZero);
-    }
-    sums[threadIdx.x] = sum;
-    __syncthreads();
+    for (int64_t i = threadIdx.x; i < blocks; i += kMergeThreads) sum.add(partials[i]);
+    sum = blockDear(sum, warps);
     if (threadIdx.x != 0) return;
-    for (int i = 1; i < 256; ++i) {
-        sum.sumSquares += sums[i].sumSquares;
-        sum.sumSquaredError += sums[i].sumSquaredError;
-        sum.sumFourth += sums[i].sumFourth;
-        sum.minNonZero = fminf(sum.minNonZero, sums[i].minNonZero);
-    }
     out->sumSquares += sum.sumSquares;
     out->sumSquaredError += sum.sumSquaredError;
     out->sumFourth += sum.sumFourth;
@@ -79,7 +70,7 @@ size_t dearBytes(const CastTarget& target, int64_t blocks) {
 
 void mergeDear(const LaunchContext& context, const CastParams& cast, int64_t blocks) {
     if (!cast.partials) return;
-    mergeDearKernel<<<1, 256, 0, context.stream>>>(cast.partials, blocks, &cast.slot->dear);
+    mergeDearKernel<<<1, kMergeThreads, 0, context.stream>>>(cast.partials, blocks, &cast.slot->dear);
     MANTISSA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -13,6 +13,7 @@ if(MANTISSA_HAVE_CUDA)
     matmul/matmul_cuda.cpp
     matmul/product_helpers.cu
     numerics/numerics.cu
+    numerics/shadow_product.cu
     quantize/block_codes.cu
     quantize/block_quantize.cu
     quantize/quantize.cu

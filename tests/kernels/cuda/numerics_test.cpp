@@ -74,10 +74,11 @@ TEST_F(ProbesOnGpu, CheckFiniteCountsAndNamesTheFirst) {
 }
 
 TEST_F(ProbesOnGpu, ShadowProductIsTheProductInDouble) {
-    for (bool aK : {true, false})
-        for (bool bK : {true, false})
-            for (int64_t samples : {1, 5, 64}) {
-                test::ShadowData data(37, 150, 70, aK, bK, samples);
+    for (const bool large : {false, true})  // more rows than a block takes, in vectors
+        for (int form = 0; form < 4; ++form)
+            for (int64_t samples : {1, 5, 64, 100}) {
+                const bool aK = form & 1, bK = form & 2;
+                test::ShadowData data(large ? 200 : 37, large ? 72 : 150, large ? 136 : 70, aK, bK, samples);
                 test::Twins twins(*gpu_);
                 twins.add(data.a.bytes), twins.add(data.b.bytes), twins.add(data.out.bytes), twins.add(data.bias.bytes),
                     twins.add(data.sums);
