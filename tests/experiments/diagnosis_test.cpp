@@ -1,5 +1,5 @@
 // Planted faults: each is found and named with its place and first step by the diagnosis, and the change it ranks
-// first, applied, ends the trouble. Tiny models on the engine itself.
+// first, applied, ends the trouble. Tiny models on the engine itself, on the CPU and on the GPU where there is one.
 #include "experiments/report/diagnosis.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 
 #include "experiments/job/stepper.h"
 #include "tests/experiments/support.h"
+#include "tests/support/cuda_twin.h"
 
 namespace mantissa::experiments {
 namespace {
@@ -50,8 +51,12 @@ class WatchedStepper final : public Stepper {
     std::function<void(int64_t)> after_;
 };
 
-class PlantedFaults : public testing::Test {
+class PlantedFaults : public testing::TestWithParam<const char*> {
   protected:
+    void SetUp() override {
+        std::string reason;
+        if (std::string(GetParam()) == "cuda" && mantissa::test::cudaBackend(reason) == nullptr) GTEST_SKIP() << reason;
+    }
     static RunSpec tiny(int64_t steps, const std::vector<SpecSet>& sets) {
         RunSpec spec = presetSpec("tiny");
         std::vector<SpecSet> all = {{"data.path", "text:generated"},
@@ -71,7 +76,7 @@ class PlantedFaults : public testing::Test {
         JobOptions options;
         options.store = folder_ / "s";
         options.headless = true;
-        options.device.device = "cpu";
+        options.device.device = GetParam();
         options.device.threads = 2;
         return options;
     }
@@ -167,14 +172,14 @@ class PlantedFaults : public testing::Test {
     test::TempFolder folder_;
 };
 
-TEST_F(PlantedFaults, AHealthyRunHasNoFinding) {
+TEST_P(PlantedFaults, AHealthyRunHasNoFinding) {
     const Diagnosis diagnosis = diagnosisOf(run(tiny(60, {})));
     EXPECT_TRUE(diagnosis.findings.empty()) << told(diagnosis);
     EXPECT_EQ(diagnosis.summary, "Nothing stands out in 60 steps.");
 }
 
 /// The rate is as good as 0: what is seen is the casts' doing, not that of a training that the fault threw off.
-TEST_F(PlantedFaults, OutlierChannel) {
+TEST_P(PlantedFaults, OutlierChannel) {
     const RunSpec spec = tiny(60, {{"optimizer.learning_rate", "1e-9"},
                                    {"optimizer.weight_decay", "0"},
                                    {"faults", R"([{"kind": "outlier_channel", "step": 31, "target": "h.1.mlp.fc1/input",
@@ -193,7 +198,7 @@ TEST_F(PlantedFaults, OutlierChannel) {
     expectLiveChangeHelps(spec, finding, 40);
 }
 
-TEST_F(PlantedFaults, ScaleFrozenByAnInf) {
+TEST_P(PlantedFaults, ScaleFrozenByAnInf) {
     const RunSpec spec = tiny(50, {{"faults", R"([{"kind": "freeze_scale_inf", "step": 21,
                                                          "target": "h.0.mlp.fc2/input"}])"}});
     const Diagnosis diagnosis = diagnosisOf(run(spec));
@@ -208,7 +213,7 @@ TEST_F(PlantedFaults, ScaleFrozenByAnInf) {
     expectForkHelps(diagnosis.run, finding, 50);
 }
 
-TEST_F(PlantedFaults, WeightSetToNan) {
+TEST_P(PlantedFaults, WeightSetToNan) {
     const std::string id = run(tiny(40, {{"faults", R"([{"kind": "weight_nan", "step": 26,
                                                          "target": "h.1.attn.proj/weight", "channel": 70}])"}}));
     const Diagnosis diagnosis = diagnosisOf(id);
@@ -223,7 +228,7 @@ TEST_F(PlantedFaults, WeightSetToNan) {
     expectForkHelps(id, finding, 40);
 }
 
-TEST_F(PlantedFaults, ALayerWhoseScaleNeverUpdates) {
+TEST_P(PlantedFaults, ALayerWhoseScaleNeverUpdates) {
     const RunSpec spec = tiny(40, {{"faults", R"([{"kind": "never_update", "step": 1,
                                                          "target": "h.0.attn.qkv/weight"}])"}});
     const Diagnosis diagnosis = diagnosisOf(run(spec));
@@ -252,7 +257,7 @@ TEST_F(PlantedFaults, ALayerWhoseScaleNeverUpdates) {
 }
 
 /// So small a model spreads its gradients over few binades: the limit is lowered for it.
-TEST_F(PlantedFaults, GradientsInE4m3Underflow) {
+TEST_P(PlantedFaults, GradientsInE4m3Underflow) {
     const RunSpec spec = tiny(60, {{"precision.format", "e4m3"}, {"alarms.underflow", "0.001"}});
     const Diagnosis diagnosis = diagnosisOf(run(spec));
     ASSERT_FALSE(diagnosis.findings.empty()) << told(diagnosis);
@@ -266,7 +271,7 @@ TEST_F(PlantedFaults, GradientsInE4m3Underflow) {
     expectLiveChangeHelps(spec, finding, 40);
 }
 
-TEST_F(PlantedFaults, AStaleWeightCopy) {
+TEST_P(PlantedFaults, AStaleWeightCopy) {
     const RunSpec spec = tiny(40, {{"probes.every", "1"}, {"faults", R"([{"kind": "stale_weight", "step": 16,
                                                          "target": "h.1.mlp.fc2/weight"}])"}});
     const Diagnosis diagnosis = diagnosisOf(run(spec));
@@ -284,7 +289,7 @@ TEST_F(PlantedFaults, AStaleWeightCopy) {
 
 /// Two planted outlier channels in a trained model: the policy moves exactly their linears, and the loss is back. The
 /// rate is as good as 0 then, so that what is seen is the casts' doing alone.
-TEST_F(PlantedFaults, AutomaticPrecisionFindsThePlantedPlacesAndBringsTheLossBack) {
+TEST_P(PlantedFaults, AutomaticPrecisionFindsThePlantedPlacesAndBringsTheLossBack) {
     const SpecSet faults = {"faults", R"([{"kind": "outlier_channel", "step": 211, "target": "h.0.attn.qkv/input",
                                            "channel": 3, "value": 1000000},
                                           {"kind": "outlier_channel", "step": 211, "target": "h.1.mlp.fc1/input",
@@ -338,6 +343,9 @@ TEST_F(PlantedFaults, AutomaticPrecisionFindsThePlantedPlacesAndBringsTheLossBac
     EXPECT_GT(hurt - wanted, 0.005) << "the fault does harm: " << losses;
     EXPECT_LT(std::abs(healed - wanted), 0.2 * (hurt - wanted)) << losses;
 }
+
+INSTANTIATE_TEST_SUITE_P(OnEachDevice, PlantedFaults, testing::Values("cpu", "cuda"),
+                         [](const auto& device) { return std::string(device.param); });
 
 }  // namespace
 }  // namespace mantissa::experiments
