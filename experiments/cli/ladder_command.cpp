@@ -47,7 +47,7 @@ Json rungJson(const LadderResult& ladder, const RungResult& rung) {
     json["native"] = rung.native;
     json["timed_steps"] = rung.timedSteps;
     json["step_ms"] = number(rung.stepMs);
-    json["step_ms_spread"] = number(rung.spreadMs);
+    json["step_ms_spread"] = rung.hasSpread() ? number(rung.spreadMs) : Json(nullptr);
     json["tokens_per_s"] = number(rung.tokensPerSecond);
     json["phases"] = phases(rung);
     json["plan_bytes"] = rung.planBytes;
@@ -55,6 +55,7 @@ Json rungJson(const LadderResult& ladder, const RungResult& rung) {
     if (rung.peakBytes) json["peak_bytes"] = rung.peakBytes;
     if (rung.millijoulesPerToken) json["mj_per_token"] = number(*rung.millijoulesPerToken);
     if (const RungResult* before = ladder.before(rung)) json["times_before"] = number(before->stepMs / rung.stepMs);
+    json["told"] = told(ladder, rung);
     json["brought"] = whatItBrought(ladder, rung);
     return json;
 }
@@ -93,7 +94,7 @@ void printLadder(const LadderResult& ladder) {
         ladder.device == "cpu" ? fmt::format(" ({}, {} threads)", ladder.isa, ladder.threads).c_str() : "",
         ladder.warmup, ladder.steps);
     std::vector<std::vector<std::string>> rows;
-    bool energy = false;
+    bool energy = false, noisy = false;
     for (const RungResult& rung : ladder.rungs) energy = energy || rung.millijoulesPerToken;
     for (const RungResult& rung : ladder.rungs) {
         std::vector<std::string> row = {rung.title};
@@ -103,7 +104,9 @@ void printLadder(const LadderResult& ladder) {
             rows.push_back(row);
             continue;
         }
-        row.push_back(fmt::format("{} ± {}", digits(rung.stepMs, 3), digits(rung.spreadMs, 2)));
+        row.push_back(
+            fmt::format("{} ± {}", digits(rung.stepMs, 3), rung.hasSpread() ? digits(rung.spreadMs, 2) : "–"));
+        noisy = noisy || !told(ladder, rung);
         for (const double phase : rung.phaseMs) row.push_back(digits(phase, 3));
         row.push_back(digits(rung.tokensPerSecond, 4));
         row.push_back(bytesText(rung.planBytes));
@@ -119,15 +122,30 @@ void printLadder(const LadderResult& ladder) {
         head.erase(head.begin() + 9), right.erase(right.begin() + 9);
     }
     printTable(head, rows, right);
+    if (noisy)
+        std::printf(
+            "\nWhere no time is told, the steps scatter more than the difference is: mantissa-run ladder %s "
+            "--steps %d measures longer, and nothing else should run meanwhile\n",
+            ladder.preset.c_str(), std::max(20, 4 * ladder.steps));
     if (ladder.mode == LadderMode::Widths)
         std::printf("\nFP8 over BF16 by width: %s\n", crossover(ladder).text.c_str());
 }
 
-/// Ends the command when the file's ending names no format; called before anything is run.
+Failure outFailure(const Error& error) {
+    return {kBadUsage, fmt::format("ladder: --out: {}; allowed: a writable file", error.what())};
+}
+
+/// Ends the command when the file's ending names no format or it could not be written; called before anything is run.
 void checkOut(const std::string& path) {
-    if (path.empty() || path.ends_with(".csv") || path.ends_with(".png") || path.ends_with(".svg")) return;
-    throw Failure{kBadUsage,
-                  fmt::format("ladder: --out {}: the ending names no format; allowed: .csv, .png, .svg", path)};
+    if (path.empty()) return;
+    if (!path.ends_with(".csv") && !path.ends_with(".png") && !path.ends_with(".svg"))
+        throw Failure{kBadUsage,
+                      fmt::format("ladder: --out {}: the ending names no format; allowed: .csv, .png, .svg", path)};
+    try {
+        checkOutput(path);
+    } catch (const Error& error) {
+        throw outFailure(error);
+    }
 }
 
 void writeOut(const LadderResult& ladder, const std::string& path) {
@@ -138,7 +156,7 @@ void writeOut(const LadderResult& ladder, const std::string& path) {
     try {
         writeFile(path, body);
     } catch (const Error& error) {
-        throw Failure{kBadUsage, fmt::format("ladder: --out: {}; allowed: a writable file", error.what())};
+        throw outFailure(error);
     }
 }
 

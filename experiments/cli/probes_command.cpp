@@ -45,7 +45,9 @@ int probes(const Context& context, const Options& options) {
                    {"cheap", number(cost.cheap)},
                    {"cheap_low", number(cost.cheapLow)},
                    {"cheap_high", number(cost.cheapHigh)},
+                   {"cheap_told", cost.cheapTold()},
                    {"everything_1_in_100", number(cost.at(100))},
+                   {"everything_told", cost.everythingTold()},
                    {"identical", cost.identical},
                    {"audits", audits}});
         return good ? kDone : kRunFailed;
@@ -55,10 +57,17 @@ int probes(const Context& context, const Options& options) {
     printTable({"statistics", "median ms", "longer"},
                {{"none", digits(cost.plainMs, 4), ""},
                 {"cheap set every step", digits(cost.cheapMs, 4),
-                 fmt::format("{} (95 %: {} to {})", change(cost.cheap), change(cost.cheapLow), change(cost.cheapHigh))},
-                {"everything every step", digits(cost.everythingMs, 4), change(cost.at(1))},
-                {"everything at 1 step in 100", "", change(cost.at(100))}},
+                 fmt::format("{} (95 %: {} to {})", cost.cheapTold() ? change(cost.cheap) : "not told",
+                             change(cost.cheapLow), change(cost.cheapHigh))},
+                {"everything every step", digits(cost.everythingMs, 4),
+                 cost.everythingTold() ? change(cost.at(1)) : "not told"},
+                {"everything at 1 step in 100", "", cost.everythingTold() ? change(cost.at(100)) : "not told"}},
                {false, true, true});
+    if (!cost.cheapTold() || !cost.everythingTold())
+        std::printf(
+            "\nThe steps scatter more than the difference is, so it cannot be told: mantissa-run probes %s "
+            "--seconds %.0f measures longer, and nothing else should run meanwhile\n",
+            options.source.c_str(), std::max(20.0, 4 * options.seconds));
     std::printf("\nlosses, gradient norms and the state in the end %s\n",
                 cost.identical ? "are the same to the last bit" : "DIFFER: statistics changed the training");
     for (const auto& one : cost.audits)

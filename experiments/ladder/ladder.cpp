@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/error.h"
 
@@ -143,6 +144,22 @@ std::string threeDigits(double value) {
 
 }  // namespace
 
+double noiseMs(const LadderResult& ladder, const RungResult& rung) {
+    const RungResult* before = ladder.before(rung);
+    if (!before || !before->hasSpread() || !rung.hasSpread()) return std::numeric_limits<double>::infinity();
+    const auto squaredError = [](const RungResult& one) {
+        const double error = 1.2533 * 1.4826 * one.spreadMs;
+        return error * error / static_cast<double>(one.timedSteps);
+    };
+    return 1.96 * std::sqrt(squaredError(rung) + squaredError(*before));
+}
+
+bool told(const LadderResult& ladder, const RungResult& rung) {
+    const RungResult* before = ladder.before(rung);
+    if (rung.state != RungState::Measured || !before) return true;
+    return noiseMs(ladder, rung) <= std::fabs(rung.stepMs - before->stepMs);
+}
+
 std::string whatItBrought(const LadderResult& ladder, const RungResult& rung) {
     if (rung.state != RungState::Measured) return "";
     const RungResult* before = ladder.before(rung);
@@ -151,6 +168,9 @@ std::string whatItBrought(const LadderResult& ladder, const RungResult& rung) {
     std::string text = ratio >= 1.5 || ratio <= 1 / 1.5
                            ? fmt::format("×{}", threeDigits(ratio))
                            : fmt::format("{}{} ms", change < 0 ? "−" : "+", threeDigits(change));
+    if (const double noise = noiseMs(ladder, rung); !told(ladder, rung))
+        text = std::isfinite(noise) ? fmt::format("time not told (± {} ms)", threeDigits(noise))
+                                    : "time not told (one step)";
     const double gib = (static_cast<double>(rung.planBytes) - static_cast<double>(before->planBytes)) / (1 << 30);
     const bool large = std::fabs(gib) >= 0.1;
     const double shown = large ? gib : gib * 1024;
@@ -204,8 +224,9 @@ std::string ladderCsv(const LadderResult& ladder) {
     for (const RungResult& rung : ladder.rungs) {
         const bool measured = rung.state == RungState::Measured;
         const auto value = [&](double number) { return measured ? fmt::format("{}", number) : std::string(); };
+        const std::string spread = rung.hasSpread() ? value(rung.spreadMs) : std::string();
         text += fmt::format("{},{},{},{},{},{},{},{}", rung.key, rung.width, rungStateName(rung.state), rung.native,
-                            rung.run, value(rung.stepMs), value(rung.spreadMs), value(rung.tokensPerSecond));
+                            rung.run, value(rung.stepMs), spread, value(rung.tokensPerSecond));
         for (const double phase : rung.phaseMs) text += "," + value(phase);
         text += fmt::format(",{},{},{},{},{},{}\n", measured ? std::to_string(rung.planBytes) : "",
                             measured && rung.peakBytes ? std::to_string(rung.peakBytes) : "",

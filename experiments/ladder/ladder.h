@@ -54,7 +54,8 @@ struct RungResult {
     bool native = true;  ///< false: some product ran emulated
     int64_t step = 0;    ///< steps done so far
     int64_t timedSteps = 0;
-    double stepMs = 0, spreadMs = 0;  ///< median; half the distance between the quartiles
+    double stepMs = 0, spreadMs = 0;                   ///< median; half the distance between the quartiles
+    bool hasSpread() const { return timedSteps > 1; }  ///< one step alone has none
     double phaseMs[kLadderPhases] = {};
     double tokensPerSecond = 0;
     uint64_t planBytes = 0;  ///< what is allocated before step 0; nothing is allocated later
@@ -78,7 +79,14 @@ struct LadderResult {
     const RungResult* before(const RungResult& rung) const;               ///< measured predecessor; null: none
 };
 
-/// What a rung brought against its predecessor: "−25.3 ms, −2.3 GiB", "×9.7, −22.6 GiB", "start"; "" when not measured.
+/// Half the 95 % interval of the median's difference to the predecessor's, ms: 1.96 times the standard errors of both
+/// medians, each 1.2533 σ / √n with σ = 1.4826 times the spread (normal steps). Infinite with less than two steps or
+/// no predecessor.
+double noiseMs(const LadderResult& ladder, const RungResult& rung);
+/// Whether the time a rung brought can be told from the noise; true also where there is nothing to compare with.
+bool told(const LadderResult& ladder, const RungResult& rung);
+/// What a rung brought against its predecessor: "−25.3 ms, −2.3 GiB", "×9.7, −22.6 GiB", "start"; "time not told (±
+/// 17.2 ms)" where the noise is larger than the difference; "" when not measured.
 std::string whatItBrought(const LadderResult& ladder, const RungResult& rung);
 
 /// From which width on FP8 is faster than BF16.

@@ -49,12 +49,13 @@ void row(const LadderResult& ladder, const RungResult& rung, double y, double sl
         x += length;
     }
     const RungResult* before = ladder.before(rung);
-    const bool faster = before && rung.stepMs < before->stepMs;
+    const bool faster = before && told(ladder, rung) && rung.stepMs < before->stepMs;
     canvas.text(kBarLeft, y + 31, whatItBrought(ladder, rung), faster ? kOk : kText2);
-    canvas.text(680, y + 14, fmt::format("{} ± {}", threeDigits(rung.stepMs), threeDigits(rung.spreadMs)), kText,
-                Canvas::Anchor::Right);
-    canvas.text(732, y + 14, before ? fmt::format("{:.2f}", before->stepMs / rung.stepMs) : "–", kText2,
-                Canvas::Anchor::Right);
+    canvas.text(680, y + 14,
+                fmt::format("{} ± {}", threeDigits(rung.stepMs), rung.hasSpread() ? threeDigits(rung.spreadMs) : "–"),
+                kText, Canvas::Anchor::Right);
+    canvas.text(732, y + 14, before && told(ladder, rung) ? fmt::format("{:.2f}", before->stepMs / rung.stepMs) : "–",
+                kText2, Canvas::Anchor::Right);
     canvas.text(800, y + 14, threeDigits(rung.tokensPerSecond / 1000), kText2, Canvas::Anchor::Right);
     canvas.rect(kMemoryLeft, y + 3, kMemoryWidth, 14, kHover);
     if (largest > 0)

@@ -108,6 +108,7 @@ ProbeCost measureProbeCost(const RunSpec& spec, const engine::DeviceChoice& devi
     cost.cheap = medianOf(cheap);
     interval(cheap, cost.cheapLow, cost.cheapHigh);
     cost.everything = medianOf(everything);
+    interval(everything, cost.everythingLow, cost.everythingHigh);
     for (int kind = 1; kind < 3; ++kind)
         cost.identical = cost.identical && trainers[kind]->stateHash() == trainers[0]->stateHash();
     cost.audits = audit(*trainers[2]);

@@ -1,6 +1,8 @@
 // What looking costs: measured by training the same steps with and without statistics, and read from a run's own steps.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,7 +19,13 @@ struct ProbeCost {
     int rounds = 0;                                     ///< each one step of every kind
     double plainMs = 0, cheapMs = 0, everythingMs = 0;  ///< medians
     double cheap = 0, cheapLow = 0, cheapHigh = 0;      ///< median of the rounds' ratios less 1, and its 95 % interval
-    double everything = 0;                              ///< the same, of a step with everything against the cheap set
+    double everything = 0, everythingLow = 0, everythingHigh = 0;  ///< the same, with everything against the cheap set
+    /// Whether a share can be told from the noise: half its interval is at most the share itself, or 1 %.
+    static bool told(double share, double low, double high) {
+        return high - low <= 2 * std::max(std::abs(share), 0.01);
+    }
+    bool cheapTold() const { return rounds > 0 && told(cheap, cheapLow, cheapHigh); }
+    bool everythingTold() const { return cheapTold() && told(everything, everythingLow, everythingHigh); }
     bool identical = true;  ///< every loss and gradient norm to the last bit, and the state in the end
     struct Audit {
         std::string what;                ///< "an evaluation"

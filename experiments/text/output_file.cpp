@@ -59,6 +59,26 @@ std::string followLinks(const std::string& path) {
     return at.string();
 }
 
+namespace {
+
+[[noreturn]] void refuse(const std::string& path, const std::string& target, int cause) {
+    const std::string named = target == path ? path : fmt::format("{} -> {}", path, target);
+    throw Error(ErrorCode::Io, fmt::format("{} cannot be written: {}", named, std::strerror(cause)));
+}
+
+}  // namespace
+
+void checkOutput(const std::string& path) {
+    const std::string target = followLinks(path);
+    std::error_code code;
+    const fs::file_status status = fs::status(target, code);
+    if (fs::is_directory(status)) refuse(path, target, EISDIR);
+    const bool special = fs::exists(status) && !fs::is_regular_file(status);
+    const std::string folder = fs::path(target).parent_path().string();
+    const std::string& place = special ? target : folder;
+    if (::access(place.empty() ? "." : place.c_str(), special ? W_OK : W_OK | X_OK) != 0) refuse(path, target, errno);
+}
+
 void writeFile(const std::string& path, const std::string& text) {
     const std::string target = followLinks(path);
     std::error_code code;
@@ -70,9 +90,7 @@ void writeFile(const std::string& path, const std::string& text) {
         cause = writeInto(target, 0, text);
     else
         cause = replaceFile(target, text);
-    if (cause == 0) return;
-    const std::string named = target == path ? path : fmt::format("{} -> {}", path, target);
-    throw Error(ErrorCode::Io, fmt::format("{} cannot be written: {}", named, std::strerror(cause)));
+    if (cause != 0) refuse(path, target, cause);
 }
 
 }  // namespace mantissa::experiments

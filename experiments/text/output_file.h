@@ -9,6 +9,10 @@ namespace mantissa::experiments {
 /// there appears where the link points, and the link stays. Throws Io when links lead round in a circle.
 std::string followLinks(const std::string& path);
 
+/// Ends with writeFile's own sentence, before anything is computed, where it could not write there: a folder that is
+/// missing or closed, a folder in the file's place. Writes nothing; a disk may still fill up until then.
+void checkOutput(const std::string& path);
+
 /// A regular file is replaced once the new one is whole (temporary file, rename); a device or a pipe is written into;
 /// links are followed. Throws Io: "PATH cannot be written: WHY", for a link "PATH -> TARGET cannot be written: WHY".
 void writeFile(const std::string& path, const std::string& text);

@@ -74,13 +74,15 @@ Figure memoryFigure(const LadderResult& ladder, const RungResult& best) {
 
 Figure spreadFigure(const LadderResult& ladder) {
     double worst = 0;
+    bool any = false;  // one step alone has no spread
     for (const RungResult& rung : ladder.rungs)
-        if (rung.state == RungState::Measured && rung.stepMs > 0) worst = std::max(worst, rung.spreadMs / rung.stepMs);
+        if (rung.state == RungState::Measured && rung.hasSpread() && rung.stepMs > 0)
+            worst = std::max(worst, rung.spreadMs / rung.stepMs), any = true;
     Figure figure;
     figure.label = QStringLiteral("Spread");
     const auto [value, unit] = split(formatShare(worst));
-    figure.value = QStringLiteral("\u00b1 ") + value;
-    figure.unit = unit;
+    figure.value = any ? QStringLiteral("\u00b1 ") + value : notMeasured();
+    figure.unit = any ? unit : QString();
     figure.meaning = QStringLiteral("%1 warm-up + %2 timed steps a rung").arg(ladder.warmup).arg(ladder.steps);
     figure.tooltip =
         QStringLiteral("Half the distance between the quartiles \u00f7 median, of the rung where it is largest.");

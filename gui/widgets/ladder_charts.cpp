@@ -52,10 +52,11 @@ QString rungToolTip(const LadderResult& ladder, const RungResult& rung) {
     QString text = QString::fromStdString(rung.title);
     if (rung.state != RungState::Measured)
         return rung.text.empty() ? text : text + QStringLiteral("\n") + QString::fromStdString(rung.text);
-    text += QStringLiteral("\n%1 \u00b1 %2: median of %3 timed steps after %4, half the distance between the quartiles")
-                .arg(formatMilliseconds(rung.stepMs), formatMilliseconds(rung.spreadMs))
-                .arg(rung.timedSteps)
-                .arg(ladder.warmup);
+    text +=
+        QStringLiteral("\n%1 \u00b1 %2: median of %3 timed steps after %4, half the distance between the quartiles")
+            .arg(formatMilliseconds(rung.stepMs), rung.hasSpread() ? formatMilliseconds(rung.spreadMs) : notMeasured())
+            .arg(rung.timedSteps)
+            .arg(ladder.warmup);
     const QStringList names = phaseNames();
     for (int phase = 0; phase < experiments::kLadderPhases; ++phase)
         text += QStringLiteral("\n%1 %2, %3")

@@ -31,7 +31,8 @@ QString milliseconds(double value) {
 /// "1.12" of a rung against its predecessor, a dash for the first.
 QString timesBefore(const LadderResult& ladder, const RungResult& rung) {
     const RungResult* before = ladder.before(rung);
-    return before && rung.stepMs > 0 ? formatNumber(before->stepMs / rung.stepMs, 3) : notMeasured();
+    return before && rung.stepMs > 0 && told(ladder, rung) ? formatNumber(before->stepMs / rung.stepMs, 3)
+                                                           : notMeasured();
 }
 
 QString energyText(const RungResult& rung) {
@@ -159,7 +160,7 @@ void LadderRows::paintMeasured(QPainter& painter, const Columns& at, const RungR
     paintPhases(painter, rung, QRectF(at.bar, top, at.barRight - at.bar, kBarHeight), slowest);
     const RungResult* before = ladder_->before(rung);
     painter.setFont(uiFont(TextSize::Small, true));
-    painter.setPen(color(before && rung.stepMs < before->stepMs ? Token::Ok : Token::Text2));
+    painter.setPen(color(before && told(*ladder_, rung) && rung.stepMs < before->stepMs ? Token::Ok : Token::Text2));
     painter.drawText(QRectF(at.bar, top + kBarHeight + 2, at.barRight - at.bar, 16), Qt::AlignLeft | Qt::AlignVCenter,
                      QString::fromStdString(whatItBrought(*ladder_, rung)));
     const auto number = [&](double x, const QString& text, Token token, bool medium) {

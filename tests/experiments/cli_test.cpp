@@ -72,6 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"run tiny --set data.path=@none.txt", "none.txt|no such file", 2},
                     Mistake{"run nano --device gpu", "--device|\"gpu\"|allowed: auto, cpu, cuda", 2},
                     Mistake{"ladder nanno", "spec: nanno|neither a preset nor a file|allowed: tiny, nano", 2},
+                    Mistake{"ladder tiny --out @missing/l.png", "--out|missing/l.png cannot be written|No such file",
+                            2},
                     Mistake{"ladder tiny --out @l.gif", "--out|l.gif|allowed: .csv, .png, .svg", 2},
                     Mistake{"ladder tiny --set data.path=text:generated --width-sweep=32,40",
                             "width-sweep|40|allowed: multiples of 32", 2},

@@ -267,6 +267,7 @@ TEST(Ladder, SaysWhatARungBrought) {
     const auto add = [&](double ms, uint64_t bytes, int before) {
         RungResult rung;
         rung.state = RungState::Measured, rung.stepMs = ms, rung.planBytes = bytes, rung.before = before;
+        rung.timedSteps = 20, rung.spreadMs = 1;
         ladder.rungs.push_back(rung);
     };
     add(605, 39ull << 30, -1), add(580, 39ull << 30, 0), add(57, 14ull << 30, 1), add(60, (14ull << 30) + (5 << 20), 2);
@@ -274,6 +275,17 @@ TEST(Ladder, SaysWhatARungBrought) {
     EXPECT_EQ(whatItBrought(ladder, ladder.rungs[1]), "−25.0 ms");
     EXPECT_EQ(whatItBrought(ladder, ladder.rungs[2]), "×10.2, −25.0 GiB");
     EXPECT_EQ(whatItBrought(ladder, ladder.rungs[3]), "+3.00 ms, +5.00 MiB");
+    // 1.96 · 1.2533 · 1.4826 · √((1² + 4²) / 20) = 3.36 ms: more than the 3 ms.
+    ladder.rungs[3].spreadMs = 4;
+    EXPECT_NEAR(noiseMs(ladder, ladder.rungs[3]), 3.358, 1e-3);
+    EXPECT_FALSE(told(ladder, ladder.rungs[3]));
+    EXPECT_EQ(whatItBrought(ladder, ladder.rungs[3]), "time not told (± 3.36 ms), +5.00 MiB");
+    EXPECT_EQ(ladderSvg(ladder).find("0.95"), std::string::npos) << "no ratio either";
+    ladder.rungs[3].timedSteps = 1;
+    EXPECT_FALSE(ladder.rungs[3].hasSpread());
+    EXPECT_EQ(whatItBrought(ladder, ladder.rungs[3]), "time not told (one step), +5.00 MiB");
+    EXPECT_THAT(ladderSvg(ladder), testing::HasSubstr("60.0 ± –"));
+    EXPECT_THAT(ladderCsv(ladder), testing::HasSubstr(",60,,"));
 }
 
 uint32_t number(const std::string& bytes, size_t at) {

@@ -34,6 +34,21 @@ TEST(ProbeCost, LookingChangesNothingAndIsMeasuredInTurn) {
     EXPECT_LT(measureProbeCost(spec, {"cpu", 1, ""}, 60, [] { return true; }).rounds, 1) << "stopped at once";
 }
 
+TEST(ProbeCost, AnIntervalWiderThanTheShareIsNoResult) {
+    ProbeCost cost;
+    EXPECT_FALSE(cost.cheapTold()) << "nothing was measured";
+    cost.rounds = 40;
+    cost.cheap = -0.88, cost.cheapLow = -0.96, cost.cheapHigh = 19.7;
+    EXPECT_FALSE(cost.cheapTold());
+    cost.cheap = 0.002, cost.cheapLow = -0.004, cost.cheapHigh = 0.006;
+    EXPECT_TRUE(cost.cheapTold()) << "under one per cent is an answer";
+    cost.everything = 3, cost.everythingLow = 2.5, cost.everythingHigh = 3.4;
+    EXPECT_TRUE(cost.everythingTold());
+    cost.cheap = 0.03, cost.cheapLow = -0.02, cost.cheapHigh = 0.06;
+    EXPECT_FALSE(cost.cheapTold());
+    EXPECT_FALSE(cost.everythingTold());
+}
+
 TEST(ProbeCost, OfARunComesFromItsOwnSteps) {
     test::TempFolder folder;
     RunSpec spec = test::fakeSpec(100);
