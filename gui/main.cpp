@@ -6,9 +6,12 @@
 #include <QPixmap>
 #include <QScreen>
 #include <QTimer>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "experiments/report/device_choice.h"
@@ -128,9 +131,40 @@ void takePicture(MainWindow& window, const QString& path) {
     QCoreApplication::exit(saved ? 0 : 1);
 }
 
+/// Why no window can be shown, "" when nothing speaks against it. Qt would end the program by an abort and advise to
+/// install it again. Asked before there is a QApplication: only the environment and the arguments are read.
+std::string noDisplay(int argc, char** argv) {
+#ifdef Q_OS_LINUX
+    const auto set = [](const char* name) {
+        const char* value = std::getenv(name);
+        return value != nullptr && *value != 0;
+    };
+    std::string platform = set("QT_QPA_PLATFORM") ? std::getenv("QT_QPA_PLATFORM") : "";
+    for (int i = 1; i + 1 < argc; ++i)
+        if (std::string_view(argv[i]) == "-platform" || std::string_view(argv[i]) == "--platform")
+            platform = argv[i + 1];
+    const bool x11 = platform.rfind("xcb", 0) == 0, wayland = platform.rfind("wayland", 0) == 0;
+    if (!platform.empty() && !x11 && !wayland) return "";  // offscreen, vnc and the like need none
+    if ((!x11 && set("WAYLAND_DISPLAY")) || (!wayland && set("DISPLAY"))) return "";
+    return x11       ? "DISPLAY is not set"
+           : wayland ? "WAYLAND_DISPLAY is not set"
+                     : "neither DISPLAY nor WAYLAND_DISPLAY is set";
+#else
+    return "";
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then told as a full disk is
+    if (const std::string why = noDisplay(argc, argv); !why.empty()) {
+        std::fprintf(stderr,
+                     "error: mantissa: there is no display: %s; allowed: a desktop session, mantissa-run, which does "
+                     "the same without a window, or ./start, which trains on the command line then\n",
+                     why.c_str());
+        return 4;
+    }
     TracedApplication app(argc, argv);
     QCoreApplication::setApplicationName(QStringLiteral("mantissa"));
     QCoreApplication::setApplicationVersion(QStringLiteral(MANTISSA_VERSION));

@@ -185,4 +185,25 @@ TEST(Endings, AWrongEnvironmentIsOneSentence) {
     }
 }
 
+/// One sentence that names the way without a window, and no abort by Qt.
+TEST(Endings, WithoutADisplayIsASentence) {
+    for (const char* platform : {"", "xcb", "wayland"}) {
+        QProcess program;
+        QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+        environment.remove(QStringLiteral("DISPLAY"));
+        environment.remove(QStringLiteral("WAYLAND_DISPLAY"));
+        environment.insert(QStringLiteral("QT_QPA_PLATFORM"), QLatin1String(platform));
+        program.setProcessEnvironment(environment);
+        program.start(QStringLiteral(MANTISSA_PROGRAM), QStringList());
+        ASSERT_TRUE(program.waitForFinished(30000)) << platform;
+        EXPECT_EQ(program.exitStatus(), QProcess::NormalExit) << platform;
+        EXPECT_EQ(program.exitCode(), 4) << platform;
+        const QString text = QString::fromUtf8(program.readAllStandardError());
+        EXPECT_TRUE(text.startsWith(QStringLiteral("error: mantissa: there is no display"))) << text.toStdString();
+        EXPECT_TRUE(text.contains(QStringLiteral("mantissa-run"))) << text.toStdString();
+        EXPECT_TRUE(text.contains(QStringLiteral("./start"))) << text.toStdString();
+        EXPECT_EQ(text.count(QLatin1Char('\n')), 1);
+    }
+}
+
 }  // namespace
