@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -35,6 +36,11 @@ Failure specFailure(const std::string& what, const std::vector<SpecError>& error
 void checkLabel(const std::string& what, const std::string& text) {
     constexpr size_t kMostBytes = 1000;
     const bool blank = text.find_first_not_of(' ') == std::string::npos;
+    if (!isUtf8(text))
+        throw Failure{kBadUsage,
+                      fmt::format("{}: \"{}\" has bytes that are no UTF-8 (shown as ?); allowed: one line of UTF-8, "
+                                  "1 … {} bytes",
+                                  what, plainText(text, 60), kMostBytes)};
     if (blank || hasControls(text) || text.size() > kMostBytes)
         throw Failure{kBadUsage,
                       fmt::format("{}: \"{}\" {}; allowed: one line of 1 … {} bytes", what, plainText(text, 60),
@@ -42,6 +48,18 @@ void checkLabel(const std::string& what, const std::string& text) {
                                   : text.size() > kMostBytes ? "is too long"
                                                              : "has a control character",
                                   kMostBytes)};
+}
+
+RunSummary findRun(RunStore& store, const std::string& idOrName) {
+    const RunSummary taken = store.find(idOrName);
+    if (taken.name != idOrName) return taken;
+    const auto runs = store.runs();
+    const auto count =
+        std::count_if(runs.begin(), runs.end(), [&](const RunSummary& run) { return run.name == idOrName; });
+    if (count > 1)
+        std::fprintf(stderr, "note: %lld runs bear the name %s; this is the newest, %s\n",
+                     static_cast<long long>(count), plainText(taken.name, 60).c_str(), taken.id.c_str());
+    return taken;
 }
 
 void applySets(RunSpec& spec, const std::vector<std::string>& sets) {

@@ -36,6 +36,8 @@ Failure specFailure(const std::string& what, const std::vector<SpecError>& error
 RunSpec loadSpec(const std::string& presetOrFile, const std::vector<std::string>& sets);
 /// A name or tag is a line of text with something in it. what: "tag", "--name". Throws Failure.
 void checkLabel(const std::string& what, const std::string& text);
+/// RunStore::find; where several runs bear the name, standard error says how many and which one was taken.
+RunSummary findRun(RunStore& store, const std::string& idOrName);
 /// Lays PATH=VALUE over a spec and validates it. Throws Failure.
 void applySets(RunSpec& spec, const std::vector<std::string>& sets);
 

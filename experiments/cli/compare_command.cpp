@@ -129,11 +129,11 @@ int compare(const Context& context, const Options& options) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
     std::vector<std::string> ids;
     for (const auto& name : options.runs)
-        if (const std::string id = store.find(name).id; std::find(ids.begin(), ids.end(), id) == ids.end())
+        if (const std::string id = findRun(store, name).id; std::find(ids.begin(), ids.end(), id) == ids.end())
             ids.push_back(id);
     std::string baseline;
     if (!options.baseline.empty()) {
-        baseline = store.find(options.baseline).id;
+        baseline = findRun(store, options.baseline).id;
         if (std::find(ids.begin(), ids.end(), baseline) == ids.end()) ids.insert(ids.begin(), baseline);
     }
     if (ids.size() < 2) throw Failure{kBadUsage, "compare: one run cannot be compared; allowed: two or more runs"};

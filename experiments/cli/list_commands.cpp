@@ -183,7 +183,7 @@ Json showJson(RunStore& store, const RunSummary& run) {
 
 int show(const Context& context, const std::string& name) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    const RunSummary run = store.find(name);
+    const RunSummary run = findRun(store, name);
     if (context.json) {
         printJson(showJson(store, run));
         return kDone;
@@ -268,7 +268,7 @@ int tag(const Context& context, const std::string& name, const std::vector<std::
     for (const auto& word : added) checkLabel("tag", word);
     const bool changes = !added.empty() || !removed.empty();
     RunStore store(context.storePath(), changes ? RunStore::Mode::ReadWrite : RunStore::Mode::ReadOnly);
-    RunSummary run = store.find(name);
+    RunSummary run = findRun(store, name);
     auto take = [&](const std::string& word) {
         run.tags.erase(std::remove(run.tags.begin(), run.tags.end(), word), run.tags.end());
     };
@@ -283,8 +283,11 @@ int tag(const Context& context, const std::string& name, const std::vector<std::
 }
 
 int note(const Context& context, const std::string& name, const std::string& text, bool given) {
+    if (given && !isUtf8(text))
+        throw Failure{kBadUsage, fmt::format("note: \"{}\" has bytes that are no UTF-8 (shown as ?); allowed: UTF-8",
+                                             plainText(text, 60))};
     RunStore store(context.storePath(), given ? RunStore::Mode::ReadWrite : RunStore::Mode::ReadOnly);
-    RunSummary run = store.find(name);
+    RunSummary run = findRun(store, name);
     if (given) store.setNote(run.id, text);
     if (context.json)
         printJson({{"run", run.id}, {"note", given ? text : run.note}});

@@ -75,7 +75,7 @@ int set(const Context& context, const Options& options) {
 }  // namespace
 
 RunSummary activeRun(RunStore& store, const std::string& name, const std::string& command) {
-    const RunSummary run = store.find(name);
+    const RunSummary run = findRun(store, name);
     if (isActive(run.status) || run.status == RunStatus::Queued) return run;
     throw Failure{kBadUsage,
                   fmt::format("{}: run {} is not going, it is {}; allowed: a run that is running or paused, or "

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -92,6 +93,13 @@ int usageError(const CLI::App& app, const CLI::ParseError& error, const std::vec
                 fmt::format("usage: {}: {}; allowed: {}", where == &app ? path : where->get_name(), why, allowed));
 }
 
+/// Whether the word that should be a command is none: there is no help for it.
+bool wrongCommand(const CLI::App& app, const std::vector<std::string>& words) {
+    const CLI::App* where = &app;
+    while (!where->get_subcommands().empty()) where = where->get_subcommands().front();
+    return !where->get_subcommands(nullptr).empty() && !strayWord(*where, words).empty();
+}
+
 /// Without this a file opened later could become standard output, and text for people would be written into it. What
 /// was closed cannot be written to: that is noticed at the end.
 void keepStandardStreams() {
@@ -126,6 +134,8 @@ int runCommand(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {
+        if (wrongCommand(app, {argv + 1, argv + argc}))
+            return usageError(app, CLI::RequiredError("command"), {argv + 1, argv + argc});
         return app.exit(help);
     } catch (const CLI::CallForAllHelp& help) {
         return app.exit(help);
@@ -150,6 +160,7 @@ int runCommand(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     keepStandardStreams();
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files (ulimit -f) is then a sentence, as a full disk is
     const int code = runCommand(argc, argv);
     errno = 0;
     const bool flushed = std::fflush(stdout) == 0;

@@ -87,7 +87,7 @@ bool askedChoice(const Options& options, ScalingChoice& choice) {
 
 int whatIf(const Context& context, const Options& options) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    const RunSummary run = store.find(options.run);
+    const RunSummary run = findRun(store, options.run);
     const AmaxSeries series = amaxSeries(store, run.id, findTensor(store, run.id, options.tensor));
     if (series.points.empty())
         throw Failure{kBadUsage, fmt::format("what-if: run {} has recorded no amax of {}", run.name, series.name)};
@@ -189,7 +189,7 @@ Json findingJson(const RunSummary& run, const Finding& finding) {
 
 int diagnoseRun(const Context& context, const Options& options) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    const RunSummary run = store.find(options.run);
+    const RunSummary run = findRun(store, options.run);
     const Diagnosis diagnosis = diagnose(store, run.id);
     if (context.json) {
         Json findings = Json::array();
@@ -230,7 +230,7 @@ int diagnoseRun(const Context& context, const Options& options) {
 
 int planOf(const Context& context, const Options& options) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    const RunSummary run = store.find(options.run);
+    const RunSummary run = findRun(store, options.run);
     const ParsedSpec parsed = parseSpec(store.document(run.id).specJson);
     if (!parsed.ok()) throw specFailure("spec of run " + run.name, parsed.errors);
     RunSpec spec = parsed.spec;
@@ -251,7 +251,7 @@ int planOf(const Context& context, const Options& options) {
 
 int rankProducts(const Context& context, const Options& options) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    const RunSummary run = store.find(options.run);
+    const RunSummary run = findRun(store, options.run);
     const auto ranks = rankShadows(store, run.id, options.from, options.to > 0 ? options.to : -1);
     if (ranks.empty() && !context.json) {
         std::printf("No product of %s was measured in these steps: mantissa-run set RUN probes.shadow_every=100\n",

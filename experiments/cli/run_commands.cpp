@@ -120,7 +120,10 @@ int follow(const Context& context, const RunSpec& spec, JobOptions options) {
     if (!ended.notStored.empty())
         throw Failure{
             kStoreUnusable,
-            fmt::format("store: {}; allowed: a disk with room, and a file that stays in its place", ended.notStored)};
+            fmt::format(
+                "store: {}; allowed: room on the disk and under the limits of ulimit -f and -n, and a file that "
+                "stays in its place",
+                ended.notStored)};
     const int code = exitCode(ended, told > 0);
     if (code == kRefused || code == kRunFailed) {
         std::fflush(stdout);
@@ -217,7 +220,7 @@ int resumePaused(const Context& context, const RunSummary& run) {
 /// A checkpoint of this moment: a run that is going writes one, of another the newest serves.
 int64_t checkpointNow(const Context& context, const std::string& name) {
     RunStore store(context.storePath(), RunStore::Mode::ReadWrite);
-    const RunSummary run = store.find(name);
+    const RunSummary run = findRun(store, name);
     if (isActive(run.status)) sendAndWait(store, run, "checkpoint", "", 120);
     int64_t newest = -1;
     for (const auto& row : store.checkpoints(run.id))
@@ -237,7 +240,7 @@ int goOn(const Context& context, const Options& options, bool fork) {
     JobOptions job = jobOptions(context, options);
     {
         RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-        const RunSummary run = store.find(options.run);
+        const RunSummary run = findRun(store, options.run);
         // One that goes on already says so; what would change it is refused below, where its lock is held.
         const bool asIs = options.sets.empty() && options.step < 0;
         if (!fork && asIs && isActive(run.status)) return resumePaused(context, run);

@@ -181,8 +181,8 @@ void RunPrinter::on(const JobEnded& ended) {
     if (lastStep_ > 0) text += fmt::format(": loss {}", digits(ended.loss, 5));
     if (evaluated_) text += fmt::format(", val {}", digits(ended.validationLoss, 5));
     if (lastStep_ > 0)
-        text += fmt::format(", {}, {} tokens/s, peak {}", durationText(ended.seconds), digits(ended.tokensPerSecond, 4),
-                            bytesText(ended.peakBytes));
+        text += fmt::format(", {}, {} tokens/s", durationText(ended.seconds), digits(ended.tokensPerSecond, 4));
+    if (lastStep_ > 0 && ended.peakBytes > 0) text += fmt::format(", peak {}", bytesText(ended.peakBytes));
     line(text);
     if (!ended.reason.empty() && (ended.status == RunStatus::Stopped || ended.status == RunStatus::Finished))
         line(ended.reason);

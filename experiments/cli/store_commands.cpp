@@ -88,7 +88,7 @@ int compact(const Context& context) {
 int exportSeries(const Context& context, const std::string& name, const std::string& glob, const std::string& format,
                  const std::string& out) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    const RunSummary run = store.find(name);
+    const RunSummary run = findRun(store, name);
     const auto names = matchingSeries(store, run.id, glob);
     if (names.empty())
         throw Failure{kBadUsage,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "engine/checkpoint/checkpoint.h"
@@ -148,8 +149,10 @@ bool beginsAnew(RunStore& store, const RunSummary& run, int64_t step) {
 
 FileLock lockRun(const RunStore& store, const std::string& id, const std::string& name) {
     FileLock lock;
-    if (!lock.acquire(runLockPath(store, id), 1000))
-        throw Error(ErrorCode::InvalidConfig, fmt::format("run {} is going in another process", name));
+    if (!lock.acquire(runLockPath(store, id), 1000) && lock.problem() != 0)
+        throw Error(ErrorCode::Database,
+                    fmt::format("{} cannot be opened: {}", runLockPath(store, id), std::strerror(lock.problem())));
+    if (!lock.held()) throw Error(ErrorCode::InvalidConfig, fmt::format("run {} is going in another process", name));
     lock.write(lockText());
     return lock;
 }

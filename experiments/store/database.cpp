@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -21,9 +23,26 @@ constexpr int kBusyMs = 10'000;
 constexpr int kCheckpointPages = 256;  ///< 4 MiB at 16 KiB a page
 thread_local int lastCode = 0;
 
+/// ": " and what the system said, with the limit's name where a limit of the user was met; "" when it said nothing.
+/// SQLite does not keep the cause of every failed write, so a limit on the size of files is named where there is one.
+std::string systemText(int error, int code) {
+    rlimit size{};
+    const bool limited = ::getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY;
+    if (code == SQLITE_IOERR && limited && (error == 0 || error == EFBIG))
+        return fmt::format(": no file may grow beyond {} bytes here (ulimit -f)", size.rlim_cur);
+    if (error == EMFILE) return ": too many files are open (ulimit -n)";
+    if (error == EDQUOT) return ": the disk quota is used up";
+    return error == 0 ? std::string() : std::string(": ") + std::strerror(error);
+}
+
 [[noreturn]] void fail(sqlite3* db, const std::string& file, int code, const std::string& doing) {
     lastCode = code & 0xFF;
     const char* cause = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+    // SQLite's own words say neither which limit nor why.
+    const bool system = lastCode == SQLITE_IOERR || lastCode == SQLITE_CANTOPEN;
+    const std::string more = system && db != nullptr ? systemText(sqlite3_system_errno(db), lastCode) : "";
+    const std::string both = cause + more;
+    cause = both.c_str();
     if (lastCode == SQLITE_FULL) cause = "the disk is full";
     if (lastCode == SQLITE_CORRUPT) cause = "the file is damaged (mantissa-run store salvage rescues what can be read)";
     if (lastCode == SQLITE_NOTADB) cause = "this is not a run store";
@@ -53,6 +72,7 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 bool FileLock::acquire(const std::string& path, int waitMs) {
     release();
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    problem_ = fd < 0 ? errno : 0;
     if (fd < 0) return false;
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(waitMs);
     auto pause = std::chrono::microseconds(50);
@@ -190,7 +210,8 @@ Database::Database(const std::string& path, Access access, bool create) : path_(
                                                    : SQLITE_OPEN_READONLY);
     const int code = sqlite3_open_v2(uri.c_str(), &db_, flags, nullptr);
     if (code != SQLITE_OK) {
-        const std::string cause = sqlite3_errstr(code);
+        const std::string cause =
+            sqlite3_errstr(code) + (db_ != nullptr ? systemText(sqlite3_system_errno(db_), code & 0xFF) : "");
         sqlite3_close_v2(db_);
         lastCode = code & 0xFF;
         throw Error(ErrorCode::Database, fmt::format("{}: opening: {}", path, cause));
@@ -261,6 +282,10 @@ Transaction::Transaction(Database& database) : database_(database) {
         throw Error(ErrorCode::Database, database.path() + ": writing: the store is open for reading only");
     if (!database.writeLockPath_.empty() && !lock_.acquire(database.writeLockPath_, kBusyMs)) {
         lastCode = SQLITE_BUSY;
+        if (lock_.problem() != 0)
+            throw Error(ErrorCode::Database,
+                        fmt::format("{}: writing: {} cannot be opened{}", database.path(), database.writeLockPath_,
+                                    systemText(lock_.problem(), SQLITE_CANTOPEN)));
         throw Error(ErrorCode::Database,
                     database.path() + ": writing: another program holds the store for longer than 10 s");
     }

@@ -22,8 +22,10 @@ class FileLock {
     FileLock(FileLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
     FileLock& operator=(FileLock&& other) noexcept;
     /// Exclusive; makes the file when missing. Waits at most `waitMs`. False: somebody else has it, or the file cannot
-    /// be made.
+    /// be opened: see problem().
     bool acquire(const std::string& path, int waitMs);
+    /// errno of the last acquire() whose file could not be opened; 0 when it could.
+    int problem() const { return problem_; }
     /// Replaces the file's content; for people and for finding out who holds it.
     void write(const std::string& text);
     void release();
@@ -33,7 +35,7 @@ class FileLock {
     static bool isHeld(const std::string& path);
 
   private:
-    int fd_ = -1;
+    int fd_ = -1, problem_ = 0;
 };
 
 /// A blob of a row; valid until the statement moves on.

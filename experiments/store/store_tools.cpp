@@ -93,6 +93,8 @@ StoreCheck checkStore(const std::string& path) {
             const std::unique_ptr<Database> opened = openForReading(path);
             Database& database = *opened;
             const int64_t schema = database.integer("PRAGMA user_version");
+            if (schema < 1)
+                check.problems.push_back(fmt::format("{}: schema {} is not one of a run store", path, schema));
             if (schema > RunStore::kSchema)
                 check.problems.push_back(
                     fmt::format("{} was written by a newer version (schema {}, this program knows {})", path, schema,
@@ -121,8 +123,10 @@ void compactStore(const std::string& path) {
         if (query.bind(run.id).step()) compactRun(database, query.integer(0));
     }
     FileLock lock;
-    if (!lock.acquire(store.folder() + "/write.lock", 10'000))
-        throw Error(ErrorCode::Database, path + ": another program holds the store for longer than 10 s");
+    if (!lock.acquire(store.folder() + "/write.lock", 10'000) && lock.problem() != 0)
+        throw Error(ErrorCode::Database,
+                    fmt::format("{}.d/write.lock cannot be opened: {}", path, std::strerror(lock.problem())));
+    if (!lock.held()) throw Error(ErrorCode::Database, path + ": another program holds the store for longer than 10 s");
     database.exec("VACUUM");
     database.checkpoint(0, true);
 }

@@ -15,6 +15,16 @@ bool isControl(char c) {
 
 }  // namespace
 
+bool isUtf8(const std::string& text) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+    for (size_t at = 0; at < text.size();) {
+        const int length = engine::utf8Length(bytes, text.size(), at);
+        if (length == 0) return false;
+        at += static_cast<size_t>(length);
+    }
+    return true;
+}
+
 bool hasControls(const std::string& text) {
     return std::any_of(text.begin(), text.end(), isControl);
 }
