@@ -179,20 +179,14 @@ std::string whatItBrought(const LadderResult& ladder, const RungResult& rung) {
     return text;
 }
 
-Crossover crossover(const LadderResult& ladder) {
-    Crossover result;
-    for (const RungResult& rung : ladder.rungs) {
-        if (rung.key != "fp8_delayed" || rung.state != RungState::Measured) continue;
-        const RungResult* bf16 = ladder.find("bf16", rung.width);
-        if (bf16 && bf16->state == RungState::Measured)
-            result.points.push_back({rung.width, bf16->stepMs, rung.stepMs});
-    }
-    std::sort(result.points.begin(), result.points.end(),
-              [](const auto& a, const auto& b) { return a.width < b.width; });
+namespace {
+
+/// Where the points cross, or why they do not, in words; sets width and text.
+void findCrossing(Crossover& result) {
     const auto& points = result.points;
     if (points.size() < 2) {
         result.text = "two widths with both precisions are needed";
-        return result;
+        return;
     }
     const std::string range = fmt::format("from d = {} to {}", points.front().width, points.back().width);
     const bool below = std::any_of(points.begin(), points.end(), [](const auto& p) { return p.ratio() < 1; });
@@ -200,11 +194,11 @@ Crossover crossover(const LadderResult& ladder) {
         const bool above = std::any_of(points.begin(), points.end(), [](const auto& p) { return p.ratio() >= 1; });
         result.text = above ? "no crossover: FP8 is slower at the largest width"
                             : fmt::format("no crossover: FP8 is slower {}", range);
-        return result;
+        return;
     }
     if (!below) {
         result.text = fmt::format("no crossover: FP8 is faster {}", range);
-        return result;
+        return;
     }
     for (size_t i = points.size() - 1; i > 0; --i) {
         const double low = std::log2(points[i - 1].ratio()), high = std::log2(points[i].ratio());
@@ -214,6 +208,25 @@ Crossover crossover(const LadderResult& ladder) {
         result.text = fmt::format("crosses at d = {:.0f}", *result.width);
         break;
     }
+}
+
+}  // namespace
+
+Crossover crossover(const LadderResult& ladder) {
+    Crossover result;
+    std::string noisy;
+    for (const RungResult& rung : ladder.rungs) {
+        if (rung.key != "fp8_delayed" || rung.state != RungState::Measured) continue;
+        const RungResult* bf16 = ladder.find("bf16", rung.width);
+        if (!bf16 || bf16->state != RungState::Measured) continue;
+        result.points.push_back({rung.width, bf16->stepMs, rung.stepMs});
+        if (!told(ladder, rung)) noisy += fmt::format("{}{}", noisy.empty() ? "" : ", ", rung.width);
+    }
+    std::sort(result.points.begin(), result.points.end(),
+              [](const auto& a, const auto& b) { return a.width < b.width; });
+    findCrossing(result);
+    if (!noisy.empty() && result.points.size() > 1)
+        result.text += fmt::format("; which is faster cannot be told at d = {}", noisy);
     return result;
 }
 

@@ -258,6 +258,10 @@ TEST(Ladder, CrossoverLiesBetweenItsNeighboursOrIsDeniedInWords) {
     EXPECT_EQ(crossover(sweep({{256, 1.1}, {512, 1.4}})).text, "no crossover: FP8 is faster from d = 256 to 512");
     EXPECT_EQ(crossover(sweep({{256, 1.1}, {512, 0.8}})).text, "no crossover: FP8 is slower at the largest width");
     EXPECT_FALSE(crossover(sweep({{256, 1.1}})).width);
+    LadderResult noisy = sweep({{256, 0.5}, {512, 1.1}});
+    for (RungResult& rung : noisy.rungs) rung.timedSteps = 4, rung.spreadMs = 1;
+    noisy.rungs[1].before = 0, noisy.rungs[3].before = 2;
+    EXPECT_THAT(crossover(noisy).text, testing::EndsWith("; which is faster cannot be told at d = 512"));
     // Down and up again: the last crossing counts.
     EXPECT_NEAR(*crossover(sweep({{64, 1.5}, {256, 0.5}, {1024, 2}})).width, 512, 1e-9);
 }
