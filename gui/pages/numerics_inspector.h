@@ -1,11 +1,10 @@
 // The inspector of one tensor: name, format, who reads it, verdict, amax window, exponents, facts.
 #pragma once
 
-#include <optional>
-
 #include "gui/models/alarm_rules.h"
 #include "gui/models/captured_tensor.h"
 #include "gui/models/run_series.h"
+#include "gui/models/tensor_report.h"
 #include "gui/models/what_if_rows.h"
 #include "gui/widgets/card.h"
 #include "gui/widgets/message_strip.h"
@@ -19,28 +18,6 @@ class QToolButton;
 namespace mantissa::gui {
 
 class BlockMapView;
-
-/// Everything about one tensor at one step, read on the background thread.
-struct TensorReport {
-    int tensor = -1;
-    int64_t step = 0;
-    std::shared_ptr<const engine::NumericsRecord> record;
-    std::optional<experiments::AmaxWindow> window;
-    experiments::Exponents exponents;
-    double sqnr = NAN, kurtosis = NAN;
-    int64_t probedStep = 0;  ///< of sqnr and kurtosis
-    int64_t overSince = 0;   ///< first step of the stretch over the underflow limit that still lasts; 0: none
-    double before = NAN;     ///< median underflow of the 100 steps before that stretch
-};
-/// step < 0: the newest. Null tensor (-1) when the run has no such record.
-TensorReport readTensor(experiments::RunStore& store, const std::string& id, int tensor, int64_t step);
-
-/// Finding and outlook in two sentences (value, since, before; cause). historyLength: of the delayed recipe.
-struct Verdict {
-    MessageKind kind = MessageKind::Ok;
-    QString finding, outlook;
-};
-Verdict verdictOf(const TensorReport& report, const engine::CatalogueEntry& entry);
 
 class Inspector : public Card {
     Q_OBJECT
