@@ -35,7 +35,7 @@ std::vector<Statistic> inputsOf(Statistic statistic) {
 }
 
 double largestFinite(const std::string& format) {
-    return format == "e4m3" ? 448 : format == "e5m2" ? 57344 : 0;
+    return format == "e4m3" ? 448 : format == "e5m2" ? 57344 : format == "e2m1" ? 6 : 0;
 }
 
 double derive(Statistic statistic, const double* inputs, double largest, int margin) {

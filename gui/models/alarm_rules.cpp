@@ -236,7 +236,7 @@ QString tensorLongTitle(const engine::CatalogueEntry& entry) {
 }
 
 bool isFp8(const engine::CatalogueEntry& entry) {
-    return entry.format == "e4m3" || entry.format == "e5m2";
+    return entry.format == "e4m3" || entry.format == "e5m2" || entry.format == "e2m1";
 }
 
 int alarmLevel(const StatisticInfo& info, engine::TensorRole role, double value) {

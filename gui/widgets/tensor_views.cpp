@@ -20,6 +20,9 @@ Fp8Range fp8Range(const std::string& format) {
     if (format == "e5m2") {
         return {57344, -14, -16, "E5M2"};
     }
+    if (format == "e2m1") {
+        return {6, 0, -1, "E2M1"};
+    }
     return {448, -6, -9, "E4M3"};
 }
 
