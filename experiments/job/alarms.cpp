@@ -137,10 +137,11 @@ bool Alarms::frozenByInf(int index, const engine::StepMetrics& metrics, std::vec
     const auto age = static_cast<int64_t>(history.size() - 1 - newest);
     const int64_t entered = std::max<int64_t>(1, metrics.step - age + 1);
     const bool max = precision_.algorithm == engine::Algorithm::Max;
+    const int64_t left = max ? static_cast<int64_t>(newest) : 1;
     out.push_back(alert(index, entered, "frozen_scale", 1,
                         fmt::format("{} {}: an Inf that entered the amax window at step {} holds the scale; it leaves "
-                                    "in {} updates.",
-                                    tensor.layer, tensor.name, entered, max ? static_cast<int64_t>(newest) : 1)));
+                                    "in {} update{}.",
+                                    tensor.layer, tensor.name, entered, left, left == 1 ? "" : "s")));
     return true;
 }
 
