@@ -4,6 +4,7 @@
 #include <QHBoxLayout>
 #include <QStyle>
 
+#include "gui/dialogs/spec_form_text.h"
 #include "gui/format/numbers.h"
 #include "gui/widgets/glyph_label.h"
 
@@ -15,78 +16,6 @@ using experiments::SpecError;
 using Errors = std::vector<SpecError>;
 
 constexpr int kLabelWidth = 104, kNoteWidth = 84;
-
-QString jsonString(const QString& text) {
-    QString out = text;
-    out.replace(QLatin1Char('\\'), QStringLiteral("\\\\")).replace(QLatin1Char('"'), QStringLiteral("\\\""));
-    return QLatin1Char('"') + out + QLatin1Char('"');
-}
-
-/// Grouping and the locale's sign for JSON numbers, the text itself for strings.
-QString screenText(const QString& json) {
-    if (json.startsWith(QLatin1Char('"')))
-        return json.mid(1, json.size() - 2).replace(QStringLiteral("\\\""), QStringLiteral("\""));
-    bool whole = false;
-    const qint64 integer = json.toLongLong(&whole);
-    if (whole) return formatCount(integer);
-    bool number = false;
-    const double value = json.toDouble(&number);
-    if (!number) return json;
-    QString text = exact(value);
-    return text.replace(QLatin1Char('.'), QLocale().decimalPoint());
-}
-
-Errors set(RunSpec& spec, const QString& path, const QString& value) {
-    return experiments::setPath(spec, path.toStdString(), value.toStdString());
-}
-
-struct RecipeChoice {
-    const char* title;
-    const char* mode;
-    const char* recipe;  ///< "" = not FP8
-};
-const RecipeChoice kRecipes[] = {{"FP8, delayed scaling", "fp8", "delayed"},
-                                 {"FP8, current scaling", "fp8", "current"},
-                                 {"FP8, fixed scale", "fp8", "fixed"},
-                                 {"BF16", "bf16", ""},
-                                 {"FP16, loss scaling", "fp16", ""},
-                                 {"TF32", "tf32", ""},
-                                 {"FP32", "fp32", ""}};
-
-int recipeIndex(const RunSpec& spec) {
-    using engine::PrecisionMode;
-    using engine::RecipeKind;
-    switch (spec.trainer.precision.mode) {
-        case PrecisionMode::Fp8:
-            return spec.trainer.precision.recipe == RecipeKind::Current ? 1
-                   : spec.trainer.precision.recipe == RecipeKind::Fixed ? 2
-                                                                        : 0;
-        case PrecisionMode::Bf16:
-            return 3;
-        case PrecisionMode::Fp16:
-            return 4;
-        case PrecisionMode::Tf32:
-            return 5;
-        case PrecisionMode::Fp32:
-            break;
-    }
-    return 6;
-}
-
-bool isFp8(const RunSpec& spec) {
-    return spec.trainer.precision.mode == engine::PrecisionMode::Fp8;
-}
-bool isDelayed(const RunSpec& spec) {
-    return isFp8(spec) && spec.trainer.precision.recipe == engine::RecipeKind::Delayed;
-}
-bool isFixed(const RunSpec& spec) {
-    return isFp8(spec) && spec.trainer.precision.recipe == engine::RecipeKind::Fixed;
-}
-
-/// A rule that the field "By name" can show: all products to BF16 by one pattern.
-bool isTyped(const engine::PrecisionRule& rule) {
-    return rule.gemms == 7 && rule.recipe == engine::RecipeKind::Bf16;
-}
 
 }  // namespace
 
@@ -168,10 +97,10 @@ SpecForm::Field& SpecForm::addField(const QString& title, const QStringList& pat
 
 Errors SpecForm::takeText(RunSpec& spec, const QString& path, bool number) const {
     const QString typed = static_cast<QLineEdit*>(inputs_[path])->text().trimmed();
-    if (!number) return set(spec, path, jsonString(typed));
-    if (const auto whole = parseCount(typed)) return set(spec, path, QString::number(*whole));
-    if (const auto value = parseNumber(typed)) return set(spec, path, exact(*value));
-    Errors errors = set(spec, path, jsonString(typed));
+    if (!number) return setField(spec, path, jsonString(typed));
+    if (const auto whole = parseCount(typed)) return setField(spec, path, QString::number(*whole));
+    if (const auto value = parseNumber(typed)) return setField(spec, path, exact(*value));
+    Errors errors = setField(spec, path, jsonString(typed));
     if (errors.empty())
         return {SpecError{path.toStdString(), tr("\u201c%1\u201d is not a number").arg(typed).toStdString(),
                           experiments::allowedValues(path.toStdString())}};
@@ -237,117 +166,6 @@ void SpecForm::makeDataFields() {
     };
 }
 
-void SpecForm::makePrecisionFields() {
-    addHead(tr("Precision"));
-    QStringList titles;
-    for (const RecipeChoice& choice : kRecipes) titles << tr(choice.title);
-    QComboBox* recipe = comboBox(QStringLiteral("precision.recipe"), tr("Recipe"), titles, 170);
-    Field& field =
-        addField(tr("Recipe"), {QStringLiteral("precision.recipe"), QStringLiteral("precision.mode")}, {recipe});
-    field.show = [recipe](const RunSpec& spec) { recipe->setCurrentIndex(recipeIndex(spec)); };
-    field.take = [recipe](RunSpec& spec) {
-        const RecipeChoice& choice = kRecipes[std::max(0, recipe->currentIndex())];
-        Errors errors = set(spec, QStringLiteral("precision.mode"), jsonString(QLatin1String(choice.mode)));
-        if (errors.empty() && *choice.recipe)
-            errors = set(spec, QStringLiteral("precision.recipe"), jsonString(QLatin1String(choice.recipe)));
-        return errors;
-    };
-    field.remark = [](const RunSpec& spec) {
-        static const char* const notes[] = {"scale from the largest amax of the window",
-                                            "scale = max \u00f7 amax, each tensor, each step",
-                                            "one scale for all, never changed",
-                                            "no scales",
-                                            "scaled loss, no FP8",
-                                            "inputs cut to 10 bits",
-                                            "nothing rounded"};
-        return tr(notes[recipeIndex(spec)]);
-    };
-    QComboBox* format = comboBox(QStringLiteral("precision.format"), tr("Formats"),
-                                 {QStringLiteral("HYBRID"), QStringLiteral("E4M3")}, 170);
-    Field& formats = addField(tr("Formats"), {QStringLiteral("precision.format")}, {format});
-    formats.show = [format](const RunSpec& spec) {
-        format->setCurrentIndex(spec.trainer.precision.format == engine::Fp8Format::E4m3);
-    };
-    formats.take = [format](RunSpec& spec) {
-        return set(spec, QStringLiteral("precision.format"),
-                   format->currentIndex() == 1 ? QStringLiteral("\"e4m3\"") : QStringLiteral("\"hybrid\""));
-    };
-    formats.remark = [](const RunSpec& spec) {
-        return spec.trainer.precision.format == engine::Fp8Format::Hybrid ? tr("E4M3 forward, E5M2 gradients")
-                                                                          : tr("E4M3 for all");
-    };
-    formats.shown = isFp8;
-
-    QComboBox* algorithm =
-        comboBox(QStringLiteral("precision.algorithm"), tr("Window algorithm"), {tr("max"), tr("most recent")}, 100);
-    const QString history = QStringLiteral("precision.history_length");
-    Field& window = addField(tr("Window"), {history, QStringLiteral("precision.algorithm")},
-                             {lineEdit(history, tr("Window length"), 62), algorithm});
-    window.show = [this, history, algorithm](const RunSpec& spec) {
-        showText(spec, history);
-        algorithm->setCurrentIndex(spec.trainer.precision.algorithm == engine::Algorithm::MostRecent);
-    };
-    window.take = [this, history, algorithm](RunSpec& spec) {
-        Errors errors = takeText(spec, history, true);
-        for (SpecError& error :
-             set(spec, QStringLiteral("precision.algorithm"),
-                 algorithm->currentIndex() == 1 ? QStringLiteral("\"most_recent\"") : QStringLiteral("\"max\"")))
-            errors.push_back(std::move(error));
-        return errors;
-    };
-    window.remark = [](const RunSpec&) { return tr("amax history entries"); };
-    window.shown = isDelayed;
-    addText(tr("Scale"), QStringLiteral("precision.scale"), 70, true).shown = isFixed;
-    fields_.back()->remark = [](const RunSpec&) { return tr("stored = value \u00d7 scale"); };
-
-    const QString first = QStringLiteral("precision.first_layers_bf16"),
-                  last = QStringLiteral("precision.last_layers_bf16");
-    auto* head = new QCheckBox(tr("LM head"), this);
-    head->setAccessibleName(tr("LM head in BF16"));
-    head->setToolTip(QStringLiteral("precision.head"));
-    inputs_.insert(QStringLiteral("precision.head"), head);
-    connect(head, &QCheckBox::toggled, this, &SpecForm::update);
-    Field& keep = addField(tr("Keep in BF16"), {first, last, QStringLiteral("precision.head")},
-                           {new TextLabel(tr("first"), Token::Text3, TextSize::Small, false, this),
-                            lineEdit(first, tr("First layers in BF16"), 44),
-                            new TextLabel(tr("last"), Token::Text3, TextSize::Small, false, this),
-                            lineEdit(last, tr("Last layers in BF16"), 44), head});
-    keep.show = [this, first, last, head](const RunSpec& spec) {
-        showText(spec, first);
-        showText(spec, last);
-        head->setChecked(!spec.trainer.precision.headFp8);
-    };
-    keep.take = [this, first, last, head](RunSpec& spec) {
-        Errors errors = takeText(spec, first, true);
-        for (SpecError& error : takeText(spec, last, true)) errors.push_back(std::move(error));
-        spec.trainer.precision.headFp8 = !head->isChecked();
-        return errors;
-    };
-    keep.shown = isFp8;
-
-    const QString rules = QStringLiteral("precision.rules");
-    Field& byName = addField(tr("By name"), {rules}, {lineEdit(rules, tr("Linears in BF16 by name"), 170)});
-    byName.show = [this, rules](const RunSpec& spec) {
-        QStringList patterns;
-        for (const engine::PrecisionRule& rule : spec.trainer.precision.rules)
-            if (isTyped(rule)) patterns << QString::fromStdString(rule.match);
-        static_cast<QLineEdit*>(inputs_[rules])->setText(patterns.join(QStringLiteral(", ")));
-    };
-    byName.take = [this](RunSpec& spec) { return takePatterns(spec); };
-    byName.remark = [](const RunSpec&) { return tr("linears kept in BF16, e.g. *.mlp.fc2"); };
-    byName.shown = isFp8;
-}
-
-Errors SpecForm::takePatterns(RunSpec& spec) const {
-    std::vector<engine::PrecisionRule> rules;
-    const QString typed = static_cast<QLineEdit*>(inputs_[QStringLiteral("precision.rules")])->text();
-    for (const QString& pattern : typed.split(QLatin1Char(','), Qt::SkipEmptyParts))
-        rules.push_back({pattern.trimmed().toStdString(), 7, engine::RecipeKind::Bf16});
-    rules.insert(rules.end(), clicked_.begin(), clicked_.end());
-    spec.trainer.precision.rules = rules;
-    return {};
-}
-
 void SpecForm::makeTrainingFields() {
     addHead(tr("Optimizer and schedule"));
     addText(tr("Learning rate"), QStringLiteral("optimizer.learning_rate"), 92, true).remark = [](const RunSpec& spec) {
@@ -376,9 +194,10 @@ void SpecForm::makeTrainingFields() {
         return errors;
     };
     addHead(tr("Probes"));
-    addText(tr("Dear statistics"), QStringLiteral("probes.every"), 60, true).remark = [](const RunSpec& spec) {
-        return spec.trainer.probes.every == 0 ? tr("never; counters each step stay on")
-                                              : tr("steps apart; amax and counters come with each step");
+    addText(tr("Costly figures"), QStringLiteral("probes.every"), 60, true).remark = [](const RunSpec& spec) {
+        return spec.trainer.probes.every == 0
+                   ? tr("never; counters each step stay on")
+                   : tr("steps apart: SQNR, kurtosis, \u2026; amax and counters come with each");
     };
     QComboBox* policy = comboBox(QStringLiteral("train.nonfinite"), tr("Non-finite"),
                                  {tr("skip the step"), tr("go on"), tr("stop"), tr("pause")}, 130);
@@ -394,6 +213,7 @@ void SpecForm::makeTrainingFields() {
                                             "waits for you"};
         return tr(notes[static_cast<int>(spec.trainer.nonfinite)]);
     };
+    makeFaultFields();
 }
 
 void SpecForm::setDevices(const std::vector<experiments::DeviceReport>& reports) {
@@ -428,6 +248,8 @@ void SpecForm::setSpec(const RunSpec& spec) {
     clicked_.clear();
     for (const engine::PrecisionRule& rule : spec.trainer.precision.rules)
         if (!isTyped(rule)) clicked_.push_back(rule);
+    otherFaults_ = spec.trainer.faults;
+    if (!otherFaults_.empty()) otherFaults_.erase(otherFaults_.begin());
     for (const auto& field : fields_)
         if (field->show) field->show(spec);
     filling_ = false;

@@ -64,6 +64,10 @@ class SpecForm : public QWidget {
     void makeDataFields();
     void makePrecisionFields();
     void makeTrainingFields();
+    void makeFaultFields();
+    void makeFaultNumbers(QComboBox* kind);
+    void offerTargets();
+    std::vector<experiments::SpecError> takeFault(experiments::RunSpec& spec) const;
     void addHead(const QString& title);
     Field& addField(const QString& title, const QStringList& paths, const QVector<QWidget*>& inputs);
     QLineEdit* lineEdit(const QString& path, const QString& name, int width);
@@ -82,6 +86,7 @@ class SpecForm : public QWidget {
     QHash<QString, QWidget*> inputs_;
     experiments::RunSpec spec_;
     std::vector<engine::PrecisionRule> clicked_;
+    std::vector<engine::PlantedFault> otherFaults_;  ///< after the one that the fields show
     QVector<FieldError> errors_;
     bool filling_ = false, nameEdited_ = false;
 };
