@@ -278,7 +278,8 @@ void MainWindow::showPage(int index) {
     updateStatus();
 }
 
-/// The open page's tools stand at the right end of the tab bar; the others' are hidden.
+/// The open page's tools stand at the right end of the tab bar; the others' are hidden. Where the row has not room for
+/// both, the tabs are words alone.
 void MainWindow::placeTools() {
     for (const auto& [name, page] : pages_) {
         QWidget* tools = page->tools();
@@ -286,6 +287,16 @@ void MainWindow::placeTools() {
         if (tools->parentWidget() != toolsHost_) toolsHost_->layout()->addWidget(tools);
         tools->setVisible(stack_->currentWidget() == page);
     }
+    QWidget* bar = tabs_->parentWidget();
+    toolsHost_->layout()->invalidate();
+    const int room = bar->contentsRect().width() - toolsHost_->layout()->sizeHint().width() -
+                     (drawer_->isHidden() ? 0 : drawer_->sizeHint().width() + 8) - 32;
+    int wide = 0;
+    for (int i = 0; i < tabs_->count(); ++i) {
+        tabs_->setTabIcon(i, icon(glyphs_[i], Token::Text2, Token::Accent));
+        wide += tabs_->tabRect(i).width();
+    }
+    for (int i = 0; i < tabs_->count() && wide > room; ++i) tabs_->setTabIcon(i, QIcon());
 }
 
 void MainWindow::connectController() {
@@ -384,10 +395,8 @@ void MainWindow::selectionChanged(const QString& current, const QStringList& ids
 void MainWindow::resizeEvent(QResizeEvent* event) {
     QMainWindow::resizeEvent(event);
     runList_->setVisible(!userHidList_ && width() >= kListBelow);
-    // Narrow: the tabs are words alone, as the page's tools need the row too.
-    for (int i = 0; i < tabs_->count(); ++i)
-        tabs_->setTabIcon(i, width() < kListBelow ? QIcon() : icon(glyphs_[i], Token::Text2, Token::Accent));
     updateDrawer();
+    QMetaObject::invokeMethod(this, &MainWindow::placeTools, Qt::QueuedConnection);  // when the row has its width
 }
 
 /// Below 1280 px the open page's side panel hides and a button at the right end of the tab bar shows it again.

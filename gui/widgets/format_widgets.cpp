@@ -327,11 +327,11 @@ void NumberLines::paintEvent(QPaintEvent*) {
     if (first.below) gap = std::max(gap, first.code.value - first.below->value);
     if (!(gap > 0) || !std::isfinite(gap)) gap = std::max(std::fabs(x) / 8, 1e-3);
     const double half = std::max(4 * gap, 1.3 * std::fabs(first.code.value - x));
-    for (int r = 0; r < view_.formats.size(); ++r) paintLine(p, r, x - half, x + half);
     const int left = kMargin + kLineLabel, right = width() - kMargin - 8;
     const int centre = left + (right - left) / 2;
     p.setPen(QPen(color(Token::Text), 1, Qt::DashLine));
     p.drawLine(centre, 20, centre, height() - 22);
+    for (int r = 0; r < view_.formats.size(); ++r) paintLine(p, r, x - half, x + half);  // over the value's line
     p.setFont(uiFont(TextSize::Small, true));
     p.setPen(color(Token::Text));
     p.drawText(QRect(centre - 300, 2, 294, 16), Qt::AlignRight | Qt::AlignVCenter,
@@ -380,8 +380,9 @@ void NumberLines::paintLine(QPainter& p, int row, double low, double high) {
         p.setPen(color(chosen ? Token::Accent : Token::Text3));
         const QString text = exactText(code.value);
         const int w = metrics.horizontalAdvance(text) + 8;
-        p.drawText(QRectF(std::clamp<double>(at - w / 2.0, left - 10, right - w + 8), y + 9, w, 14), Qt::AlignCenter,
-                   text);
+        const QRectF label(std::clamp<double>(at - w / 2.0, left - 10, right - w + 8), y + 10, w, 14);
+        p.fillRect(label.adjusted(2, 0, -2, 0), color(Token::Panel));  // the value's line does not cross it
+        p.drawText(label, Qt::AlignCenter, text);
     }
     const double from = toX(coded.scaled), to = std::clamp(toX(coded.code.value), double(left), double(right));
     if (!std::isfinite(coded.code.value) || std::fabs(to - from) < 4) return;
@@ -404,6 +405,19 @@ void RangeBars::setView(const FormatView& view) {
     update();
 }
 
+namespace {
+
+/// The end of a range as a number, over the line of the value, which so crosses no digit.
+void writeEnd(QPainter& p, const QRectF& room, Qt::Alignment side, const QString& text, bool onBar) {
+    const double width = QFontMetricsF(p.font()).horizontalAdvance(text) + 6;
+    const double from = side & Qt::AlignRight ? room.right() - width + 3 : room.left() - 3;
+    if (!onBar) p.fillRect(QRectF(from, room.top(), width, room.height()), color(Token::Panel));
+    p.setPen(color(onBar ? Token::OnFill : Token::Text2));
+    p.drawText(room, side | Qt::AlignVCenter, text);
+}
+
+}  // namespace
+
 void RangeBars::paintEvent(QPaintEvent*) {
     QPainter p(this);
     constexpr double low = -40, high = 20;
@@ -413,7 +427,6 @@ void RangeBars::paintEvent(QPaintEvent*) {
     };
     const double pitch = (height() - 34.0) / std::max<double>(1, static_cast<double>(view_.formats.size()));
     const QColor bar = color(Token::Fill);
-    const QFontMetrics metrics(uiFont(TextSize::Small));
     for (int r = 0; r < view_.formats.size(); ++r) {
         const FormatFacts& facts = formatFacts(view_.formats[r]);
         const double y = 8 + r * pitch + pitch / 2;
@@ -425,25 +438,28 @@ void RangeBars::paintEvent(QPaintEvent*) {
         p.fillRect(QRectF(toX(normal), y - 6, toX(top) - toX(normal), 12), bar);
         if (toX(tiny) < toX(normal))
             p.fillRect(QRectF(toX(tiny), y - 6, toX(normal) - toX(tiny), 12), QBrush(bar, Qt::BDiagPattern));
-        p.setFont(uiFont(TextSize::Small));
-        p.setPen(color(Token::Text2));
-        const QString small = powerOfTwoText(static_cast<int>(std::lround(tiny)));
-        if (tiny >= low) p.drawText(QRectF(toX(tiny) - 66, y - 8, 60, 16), Qt::AlignVCenter | Qt::AlignRight, small);
-        if (top <= high)
-            p.drawText(QRectF(toX(top) + 6, y - 8, 80, 16), Qt::AlignVCenter | Qt::AlignLeft, exactText(facts.largest));
-        p.setPen(color(Token::OnFill));
-        const QString down = tr("to %1").arg(small), up = tr("to %1").arg(exactText(facts.largest));
-        if (tiny < low) p.drawText(QRectF(left + 8, y - 8, 120, 16), Qt::AlignVCenter | Qt::AlignLeft, down);
-        if (top > high) p.drawText(QRectF(right - 128, y - 8, 120, 16), Qt::AlignVCenter | Qt::AlignRight, up);
+    }
+    const double x = std::fabs(view_.coded.isEmpty() ? 0 : view_.coded.first().scaled);
+    if (x > 0 && std::isfinite(x)) {
+        p.setPen(QPen(color(Token::Text), 1, Qt::DashLine));
+        p.drawLine(QPointF(toX(std::log2(x)), 2), QPointF(toX(std::log2(x)), height() - 24));
     }
     p.setFont(uiFont(TextSize::Small));
+    for (int r = 0; r < view_.formats.size(); ++r) {
+        const FormatFacts& facts = formatFacts(view_.formats[r]);
+        const double y = 8 + r * pitch + pitch / 2;
+        const double tiny = std::log2(facts.smallest), top = std::log2(facts.largest);
+        const QString small = powerOfTwoText(static_cast<int>(std::lround(tiny)));
+        if (tiny >= low) writeEnd(p, {toX(tiny) - 66, y - 8, 60, 16}, Qt::AlignRight, small, false);
+        if (top <= high) writeEnd(p, {toX(top) + 6, y - 8, 80, 16}, Qt::AlignLeft, exactText(facts.largest), false);
+        if (tiny < low) writeEnd(p, {left + 8.0, y - 8, 120, 16}, Qt::AlignLeft, tr("to %1").arg(small), true);
+        if (top > high)
+            writeEnd(p, {right - 128.0, y - 8, 120, 16}, Qt::AlignRight, tr("to %1").arg(exactText(facts.largest)),
+                     true);
+    }
     p.setPen(color(Token::Text3));
     for (int tick = static_cast<int>(low); tick <= high; tick += 10)
         p.drawText(QRectF(toX(tick) - 30, height() - 20, 60, 16), Qt::AlignCenter, formatNumber(tick, 2));
-    const double x = std::fabs(view_.coded.isEmpty() ? 0 : view_.coded.first().scaled);
-    if (!(x > 0) || !std::isfinite(x)) return;
-    p.setPen(QPen(color(Token::Text), 1, Qt::DashLine));
-    p.drawLine(QPointF(toX(std::log2(x)), 2), QPointF(toX(std::log2(x)), height() - 24));
 }
 
 }  // namespace mantissa::gui

@@ -187,6 +187,12 @@ void RunListPanel::sizeColumns() {
     }
 }
 
+/// In a narrow list the names need the room of the step, which the card below has too.
+void RunListPanel::resizeEvent(QResizeEvent* event) {
+    QWidget::resizeEvent(event);
+    table_->setColumnHidden(RunListModel::Step, width() < 264);
+}
+
 QStringList RunListPanel::visibleColumns() const {
     QStringList names;
     for (int column = RunListModel::TrainLoss; column < RunListModel::ColumnCount; ++column)

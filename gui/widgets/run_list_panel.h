@@ -43,6 +43,7 @@ class RunListPanel : public QWidget {
     void exportRequested(const QString& id);
 
   protected:
+    void resizeEvent(QResizeEvent* event) override;
     void paintEvent(QPaintEvent* event) override;
 
   private:

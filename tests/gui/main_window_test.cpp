@@ -14,11 +14,14 @@
 #include <QTabBar>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTreeView>
 #include <memory>
+#include <tuple>
 
 #include "gui/dialogs/launch_dialog.h"
 #include "gui/pages/formats_page.h"
 #include "gui/widgets/command_palette.h"
+#include "gui/widgets/format_widgets.h"
 #include "tests/gui/widget_walk.h"
 
 namespace {
@@ -90,6 +93,28 @@ TEST_F(Window, KeysOpenPages) {
     EXPECT_EQ(window_->pageName(), QStringLiteral("formats"));
 }
 
+TEST_F(Window, AllTabsHaveRoomBesideEveryPagesTools) {
+    auto* tabs = window_->findChild<QTabBar*>();
+    for (const QSize size : {QSize(1440, 900), QSize(1280, 720), QSize(1100, 700), QSize(1024, 640)}) {
+        window_->resize(size);
+        for (int i = 0; i < tabs->count(); ++i) {
+            tabs->setCurrentIndex(i);
+            QTest::qWait(50);
+            EXPECT_LE(tabs->tabRect(tabs->count() - 1).right(), tabs->width())
+                << size.width() << " wide, " << window_->pageName().toStdString();
+        }
+    }
+}
+
+TEST_F(Window, ANarrowRunListKeepsItsNames) {
+    auto* table = window_->runList().findChild<QTreeView*>();
+    window_->resize(1440, 900);
+    QTest::qWait(20);
+    EXPECT_FALSE(table->isColumnHidden(RunListModel::Step));
+    window_->runList().resize(224, 600);
+    EXPECT_TRUE(table->isColumnHidden(RunListModel::Step));
+}
+
 TEST_F(Window, ControlBHidesTheRunList) {
     window_->resize(1440, 900);
     EXPECT_TRUE(window_->runList().isVisible());
@@ -144,6 +169,71 @@ TEST_F(Window, LaunchShowsErrorUnderItsFieldAndStartIsOff) {
     rules->selectAll();
     QTest::keyClicks(rules, QStringLiteral("*.attn.proj"));
     EXPECT_TRUE(dialog.startButton()->isEnabled());
+}
+
+TEST_F(Window, LaunchKeepsEveryRecipeOfASpec) {
+    LaunchDialog& dialog = window_->openLaunch();
+    for (const char* recipe : {"delayed", "current", "fixed", "block128", "mxfp8", "nvfp4"}) {
+        auto spec = mantissa::experiments::presetSpec("nano");
+        ASSERT_TRUE(
+            mantissa::experiments::setPath(spec, "precision.recipe", std::string("\"") + recipe + "\"").empty());
+        dialog.form().setSpec(spec);
+        EXPECT_EQ(dialog.form().spec().trainer.precision.recipe, spec.trainer.precision.recipe) << recipe;
+        EXPECT_TRUE(dialog.startButton()->isEnabled()) << recipe << dialog.startButton()->toolTip().toStdString();
+    }
+}
+
+TEST_F(Window, LaunchPlantsAFault) {
+    LaunchDialog& dialog = window_->openLaunch();
+    SpecForm& form = dialog.form();
+    const auto line = [&](const char* path) { return static_cast<QLineEdit*>(form.input(QLatin1String(path))); };
+    auto* kind = static_cast<QComboBox*>(form.input(QStringLiteral("faults.kind")));
+    auto* target = static_cast<QComboBox*>(form.input(QStringLiteral("faults.target")));
+    EXPECT_TRUE(form.spec().trainer.faults.empty());
+    EXPECT_FALSE(target->isVisibleTo(&dialog));
+    kind->setCurrentIndex(kind->findText(QStringLiteral("scale never updated")));
+    EXPECT_TRUE(target->isVisibleTo(&dialog));
+    EXPECT_TRUE(dialog.startButton()->isEnabled()) << dialog.startButton()->toolTip().toStdString();
+    EXPECT_EQ(target->count(), 4 * 4 * 3);
+    const auto type = [](QLineEdit* edit, const char* text) {
+        edit->selectAll();
+        QTest::keyClicks(edit, QLatin1String(text));
+    };
+    type(target->lineEdit(), "h.2.mlp.fc1/grad_output");
+    type(line("faults.step"), "30");
+    ASSERT_EQ(form.spec().trainer.faults.size(), 1u);
+    EXPECT_EQ(mantissa::experiments::getPath(form.spec(), "faults"),
+              R"([{"kind":"never_update","step":30,"target":"h.2.mlp.fc1/grad_output","channel":0,"value":1000.0}])");
+    EXPECT_TRUE(dialog.startButton()->isEnabled());
+    // A tensor that is none, a step that is none, a channel beyond the tensor's end: under the field, in a sentence.
+    type(target->lineEdit(), "h.9.mlp.fc1/grad_output");
+    EXPECT_FALSE(dialog.startButton()->isEnabled());
+    ASSERT_EQ(form.errors().size(), 1);
+    EXPECT_TRUE(form.errors().first().message.contains(QStringLiteral("no such tensor")))
+        << form.errors().first().message.toStdString();
+    type(target->lineEdit(), "h.2.mlp.fc1/grad_output");
+    type(line("faults.step"), "0");
+    EXPECT_FALSE(dialog.startButton()->isEnabled());
+    type(line("faults.step"), "30");
+    kind->setCurrentIndex(kind->findText(QStringLiteral("outlier channel")));
+    EXPECT_EQ(target->currentText(), QStringLiteral("h.2.mlp.fc1/input"));
+    EXPECT_TRUE(dialog.startButton()->isEnabled()) << dialog.startButton()->toolTip().toStdString();
+    type(line("faults.channel"), "128");
+    EXPECT_FALSE(dialog.startButton()->isEnabled());
+    EXPECT_TRUE(form.errors().first().message.contains(QStringLiteral("allowed: 0 ... 127")));
+    type(line("faults.channel"), "127");
+    type(line("faults.value"), "50");
+    EXPECT_TRUE(dialog.startButton()->isEnabled());
+    EXPECT_EQ(form.spec().trainer.faults.front().value, 50);
+    // A spec with two: the first in the fields, the other kept; none takes the first away.
+    auto spec = form.spec();
+    spec.trainer.faults.push_back(spec.trainer.faults.front());
+    spec.trainer.faults.back().step = 99;
+    form.setSpec(spec);
+    EXPECT_EQ(form.spec().trainer.faults.size(), 2u);
+    kind->setCurrentIndex(0);
+    ASSERT_EQ(form.spec().trainer.faults.size(), 1u);
+    EXPECT_EQ(form.spec().trainer.faults.front().step, 99);
 }
 
 TEST_F(Window, PlanCellsSwitchByMouseAndKeys) {
@@ -235,6 +325,30 @@ TEST_F(Window, FormatsLinkNumberCodeAndBits) {
     number->selectAll();
     QTest::keyClicks(number, QStringLiteral("1,2,x"));
     EXPECT_TRUE(number->property("wrong").toBool());
+}
+
+TEST_F(Window, TheLineOfTheValueCrossesNoNumberOfTheRanges) {
+    window_->openPage(QStringLiteral("formats"));
+    auto* page = static_cast<FormatsPage*>(window_->page(QStringLiteral("formats")));
+    page->numberField()->selectAll();
+    QTest::keyClicks(page->numberField(), QStringLiteral("1000"));  // where 448 stands, right of E4M3's bar
+    auto* bars = page->findChild<RangeBars*>();
+    ASSERT_NE(bars, nullptr);
+    const QImage image = bars->grab().toImage();
+    const QRgb ink = color(Token::Text).rgb();
+    int line = 0, most = 0;  // the column with most of the line's colour
+    for (int x = 120; x < image.width(); ++x) {
+        int count = 0;
+        for (int y = 0; y < image.height(); ++y) count += image.pixel(x, y) == ink;
+        if (count > most) std::tie(line, most) = std::pair(x, count);
+    }
+    ASSERT_GT(most, image.height() / 3);
+    int gap = 0, longest = 0;
+    for (int y = 4; y < image.height() - 30; ++y) {
+        gap = image.pixel(line, y) == ink ? 0 : gap + 1;
+        longest = std::max(longest, gap);
+    }
+    EXPECT_GE(longest, 12) << "the line is drawn through the number";
 }
 
 TEST_F(Window, BenchNamesTheWrongValueAndCastsTheRest) {
