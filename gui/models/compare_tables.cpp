@@ -1,6 +1,8 @@
 #include "gui/models/compare_tables.h"
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "gui/format/numbers.h"
 
@@ -8,20 +10,55 @@ namespace mantissa::gui {
 
 namespace {
 
-/// JSON text as a person reads it: strings without quotes.
-QString plain(const std::string& json) {
-    QString text = QString::fromStdString(json);
-    if (text.size() >= 2 && text.startsWith(QLatin1Char('"')) && text.endsWith(QLatin1Char('"'))) {
-        text = text.mid(1, text.size() - 2);
+/// A precision rule or a planted fault in words; another object as its keys and values.
+QString entryText(const nlohmann::json& entry) {
+    const auto word = [&entry](const char* key) {
+        return entry.contains(key) && entry[key].is_string() ? QString::fromStdString(entry[key].get<std::string>())
+                                                             : QString();
+    };
+    const auto number = [&entry](const char* key) {
+        return entry.contains(key) && entry[key].is_number() ? entry[key].get<double>() : NAN;
+    };
+    if (entry.is_string()) return QString::fromStdString(entry.get<std::string>());
+    if (!entry.is_object()) return QString::fromStdString(entry.dump());
+    if (entry.contains("match")) {
+        const QString gemm = word("gemm");
+        return QStringLiteral("%1%2 → %3")
+            .arg(word("match"), gemm.isEmpty() || gemm == QLatin1String("all") ? QString() : QLatin1Char(' ') + gemm,
+                 word("recipe"));
     }
-    return text.isEmpty() ? notMeasured() : text;
+    if (entry.contains("kind")) {
+        QString text =
+            QStringLiteral("%1 %2 from step %3").arg(word("kind"), word("target"), formatCount(qint64(number("step"))));
+        if (word("kind") == QLatin1String("outlier_channel"))
+            text += QStringLiteral(", channel %1 × %2")
+                        .arg(formatCount(qint64(number("channel"))), formatNumber(number("value"), 3));
+        return text;
+    }
+    QStringList parts;
+    for (const auto& [key, value] : entry.items()) parts << QString::fromStdString(key + " " + value.dump());
+    return parts.join(QLatin1Char(' '));
 }
 
 }  // namespace
 
+QString configText(const std::string& json, const QString& separator) {
+    if (json.empty()) return notMeasured();
+    const nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
+    if (value.is_discarded()) return QString::fromStdString(json);
+    if (value.is_boolean()) return value.get<bool>() ? QStringLiteral("on") : QStringLiteral("off");
+    if (!value.is_array()) return value.is_null() ? QStringLiteral("none") : entryText(value);
+    QStringList entries;
+    for (const nlohmann::json& entry : value) entries << entryText(entry);
+    return entries.isEmpty() ? QStringLiteral("none") : entries.join(separator);
+}
+
 void FinalNumbersModel::setRows(std::vector<FinalRow> rows) {
     beginResetModel();
     rows_ = std::move(rows);
+    double largest = 0;
+    for (const FinalRow& row : rows_) largest = row.peakBytes > largest ? row.peakBytes : largest;
+    peakUnit_ = sizeUnit(largest);
     endResetModel();
 }
 
@@ -42,12 +79,13 @@ QVariant FinalNumbersModel::headerData(int section, Qt::Orientation orientation,
                                             "Tokens per second, median",
                                             "Throughput divided by the baseline's",
                                             "Step time, median, ms",
-                                            "Largest memory use, GiB",
+                                            "Largest memory use",
                                             "Alerts of the run"};
         return QString::fromUtf8(tips[section]);
     }
-    const char* const heads[kColumns] = {"Run",      "State",      "Val loss", "± sd",     "Δ baseline", "Paired test",
-                                         "Tokens/s", "× baseline", "ms/step",  "Peak GiB", "Alerts"};
+    const char* const heads[kColumns] = {"Run",      "State",      "Val loss", "± sd", "Δ baseline", "Paired test",
+                                         "Tokens/s", "× baseline", "ms/step",  "Peak", "Alerts"};
+    if (role == Qt::DisplayRole && section == Peak) return QStringLiteral("Peak %1").arg(peakUnit_.name);
     return role == Qt::DisplayRole ? QVariant(QString::fromUtf8(heads[section])) : QVariant();
 }
 
@@ -68,7 +106,7 @@ double FinalNumbersModel::number(const FinalRow& row, int column) const {
         case StepMs:
             return row.stepMs;
         case Peak:
-            return row.peakBytes / double(1 << 30);
+            return row.peakBytes / peakUnit_.bytes;
         case Alerts:
             return row.alerts;
         default:
@@ -156,6 +194,13 @@ QString FinalNumbersModel::text() const {
     return result;
 }
 
+bool FinalNumbersModel::hasValues(int column) const {
+    return column <= State || std::any_of(rows_.begin(), rows_.end(), [&](const FinalRow& row) {
+               const double value = number(row, column);
+               return column == Alerts ? value > 0 : !std::isnan(value) || (column == Difference && row.baseline);
+           });
+}
+
 bool NanLastProxy::lessThan(const QModelIndex& left, const QModelIndex& right) const {
     const QVariant a = left.data(FinalNumbersModel::kSortRole), b = right.data(FinalNumbersModel::kSortRole);
     if (a.userType() != QMetaType::Double || b.userType() != QMetaType::Double) {
@@ -196,9 +241,11 @@ QVariant ConfigModel::headerData(int section, Qt::Orientation orientation, int r
 QVariant ConfigModel::data(const QModelIndex& index, int role) const {
     const experiments::ConfigRow& row = rows_[shown_[size_t(index.row())]];
     if (role == Qt::DisplayRole || role == Qt::ToolTipRole) {
-        return index.column() == 0                              ? QString::fromStdString(row.path)
-               : size_t(index.column() - 1) < row.values.size() ? plain(row.values[size_t(index.column() - 1)])
-                                                                : QString();
+        const QString separator = role == Qt::ToolTipRole ? QStringLiteral("\n") : QStringLiteral(", ");
+        return index.column() == 0 ? QString::fromStdString(row.path)
+               : size_t(index.column() - 1) < row.values.size()
+                   ? configText(row.values[size_t(index.column() - 1)], separator)
+                   : QString();
     }
     if (role == Qt::ForegroundRole) {
         return color(index.column() == 0 || index.column() > 1 ? Token::Text : Token::Text2);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/report/compare.h"
+#include "gui/format/numbers.h"
 #include "gui/theme/theme.h"
 
 namespace mantissa::gui {
@@ -36,10 +37,13 @@ class FinalNumbersModel : public QAbstractTableModel {
     QVariant data(const QModelIndex& index, int role) const override;
     /// TSV with heads; full precision.
     QString text() const;
+    /// Whether some row has a value there: with one seed there is no spread, and no test.
+    bool hasValues(int column) const;
 
   private:
     double number(const FinalRow& row, int column) const;
     std::vector<FinalRow> rows_;
+    SizeUnit peakUnit_;
 };
 
 /// Numbers ascending or descending, NaN last either way; the pinned baseline stays first.
@@ -51,6 +55,10 @@ class NanLastProxy : public QSortFilterProxyModel {
   protected:
     bool lessThan(const QModelIndex& left, const QModelIndex& right) const override;
 };
+
+/// A value of a spec as a person reads it: strings without quotes, rules and planted faults in words, with `separator`
+/// between those of a list. "" (the run has no such field) is a dash.
+QString configText(const std::string& json, const QString& separator);
 
 class ConfigModel : public QAbstractTableModel {
     Q_OBJECT

@@ -327,6 +327,8 @@ void ComparePage::rebuildFinal() {
                         : rows.size() == 1 ? QStringLiteral("1 run")
                                            : QStringLiteral("%1 runs").arg(rows.size()));
     final_->setRows(std::move(rows));
+    for (int column = 0; column < FinalNumbersModel::kColumns; ++column)
+        finalTable_->setColumnHidden(column, !final_->hasValues(column));
 }
 
 void ComparePage::rebuildVerdicts() {

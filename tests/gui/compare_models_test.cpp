@@ -4,9 +4,11 @@
 #include <QAbstractItemModelTester>
 #include <cmath>
 
+#include "experiments/store/derived.h"
 #include "gui/models/alarm_rules.h"
 #include "gui/models/compare_curves.h"
 #include "gui/models/compare_tables.h"
+#include "gui/widgets/tensor_views.h"
 
 namespace mantissa::gui {
 namespace {
@@ -42,6 +44,73 @@ TEST(CompareCurves, DifferencesArePairedAndOnlyWhereBothAre) {
     ASSERT_EQ(gap.mean->size(), 1u);
     EXPECT_FLOAT_EQ(gap.mean->y(0), 0.5f);
     EXPECT_FLOAT_EQ(differenceOf({{curve({{10, 3.f}}), base}}, true).mean->y(0), 1.5f);
+}
+
+TEST(FinalNumbers, ColumnsWithoutAValueAreKnownAndPeakHasAUnitThatFits) {
+    FinalNumbersModel model;
+    FinalRow one, two;
+    one.validation = 1.5;
+    one.peakBytes = 45 << 20;
+    one.baseline = true;
+    two.validation = 1.6;
+    two.difference = 0.1;
+    two.peakBytes = 50 << 20;
+    model.setRows({one, two});
+    EXPECT_FALSE(model.hasValues(FinalNumbersModel::Sd));
+    EXPECT_FALSE(model.hasValues(FinalNumbersModel::Paired));
+    EXPECT_FALSE(model.hasValues(FinalNumbersModel::Alerts));
+    EXPECT_TRUE(model.hasValues(FinalNumbersModel::Validation));
+    EXPECT_TRUE(model.hasValues(FinalNumbersModel::Difference));
+    EXPECT_EQ(model.headerData(FinalNumbersModel::Peak, Qt::Horizontal, Qt::DisplayRole).toString(),
+              QStringLiteral("Peak MiB"));
+    EXPECT_EQ(model.index(0, FinalNumbersModel::Peak).data().toString(), QStringLiteral("45.0"));
+    two.sd = 0.01;
+    two.alerts = 1;
+    model.setRows({one, two});
+    EXPECT_TRUE(model.hasValues(FinalNumbersModel::Sd));
+    EXPECT_TRUE(model.hasValues(FinalNumbersModel::Alerts));
+}
+
+TEST(Formats, FourBitTensorsHaveARangeAndStatistics) {
+    engine::CatalogueEntry entry;
+    entry.format = "e2m1";
+    EXPECT_TRUE(isFp8(entry));  // cast, so it has rows, a verdict and counters
+    EXPECT_EQ(fp8Range("e2m1").largest, 6);
+    EXPECT_EQ(experiments::largestFinite("e2m1"), 6);
+    const double inputs[2] = {3, 2};  // amax 3, scale 2: at the end of the range
+    EXPECT_EQ(experiments::derive(experiments::Statistic::Staleness, inputs, 6, 0), 1);
+}
+
+TEST(ConfigText, SaysRulesAndFaultsInWords) {
+    const QString comma = QStringLiteral(", ");
+    EXPECT_EQ(configText(R"("text:kjv")", comma), QStringLiteral("text:kjv"));
+    EXPECT_EQ(configText("0.005", comma), QStringLiteral("0.005"));
+    EXPECT_EQ(configText("true", comma), QStringLiteral("on"));
+    EXPECT_EQ(configText("[]", comma), QStringLiteral("none"));
+    EXPECT_EQ(configText(R"([{"match": "h.2.mlp.fc1", "gemm": "dgrad", "recipe": "bf16"},
+                             {"match": "*.fc2", "gemm": "all", "recipe": "current"}])",
+                         comma),
+              QStringLiteral("h.2.mlp.fc1 dgrad → bf16, *.fc2 → current"));
+    EXPECT_EQ(configText(R"([{"kind": "never_update", "step": 1200, "target": "h.0.mlp.fc1/input", "channel": 0,
+                              "value": 1000.0}])",
+                         comma),
+              QStringLiteral("never_update h.0.mlp.fc1/input from step 1\u2009200"));
+    EXPECT_EQ(configText(R"([{"kind": "outlier_channel", "step": 3, "target": "h.0.mlp.fc1/input", "channel": 7,
+                              "value": 100.0}])",
+                         comma),
+              QStringLiteral("outlier_channel h.0.mlp.fc1/input from step 3, channel 7 × 100"));
+    // What the store really holds: every field of a spec reads without a brace.
+    auto spec = experiments::presetSpec("nano");
+    spec.trainer.precision.rules = {{"*.fc2", 2, engine::RecipeKind::Bf16}};
+    spec.trainer.faults = {{}};
+    for (const char* path :
+         {"precision.rules", "faults", "probes.shadow_match", "precision.recipe", "precision.head"}) {
+        const std::string json = experiments::getPath(spec, path);
+        EXPECT_FALSE(json.empty()) << path;
+        for (const QChar mark : QStringLiteral("{}[]\""))
+            EXPECT_FALSE(configText(json, comma).contains(mark))
+                << path << ": " << configText(json, comma).toStdString();
+    }
 }
 
 TEST(FinalNumbers, SortsNanLastInBothDirections) {
