@@ -63,12 +63,14 @@ void MainWindow::updateDevice() {
     device_->setToolTip(tr("%1. A click opens the Device page").arg(device->shortText()));
 }
 
-/// Banner of the selected run on the pages that show it: refused, failed, diverged, interrupted.
+/// Banner of the selected run on the pages that show it: refused, failed, diverged, interrupted. Numerics says itself
+/// how a run diverged, with the first value that was not finite.
 void MainWindow::updateBanner() {
     const QString key = QStringLiteral("run");
     const RunInfo* info = controller_.run(selected_);
     const QString name = pageName();
-    const bool shows = name == QLatin1String("live") || name == QLatin1String("numerics");
+    const bool numerics = name == QLatin1String("numerics");
+    const bool shows = name == QLatin1String("live") || (numerics && !(info && info->state == RunState::Diverged));
     const QString state = info && shows ? info->id + runStateName(info->state) + info->message : QString();
     if (banners_->property("run").toString() == state) return;
     banners_->setProperty("run", state);
@@ -100,6 +102,7 @@ void MainWindow::updateBanner() {
             Banner* banner = banners_->show(key, MessageKind::Bad,
                                             tr("Diverged at step %1: %2").arg(formatCount(info->step), info->message),
                                             tr("Numerics shows the first tensor that was not finite."));
+            banner->addAction(tr("First trouble"), [this] { openPage(QStringLiteral("trouble")); });
             banner->addAction(tr("Edit the run…"), edit);
             break;
         }

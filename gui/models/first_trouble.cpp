@@ -143,7 +143,7 @@ void addFound(TroubleReport& report, const std::vector<engine::CatalogueEntry>& 
     report.tensor = tensorOf(catalogue, found.at("tensor").get<std::string>());
     const int64_t row = found.at("row").get<int64_t>(), col = found.at("col").get<int64_t>();
     report.chain.push_back(
-        {text(found.at("tensor")),
+        {report.tensor >= 0 ? tensorLongTitle(catalogue[size_t(report.tensor)]) : text(found.at("tensor")),
          row >= 0 ? QStringLiteral("%1 at element (%2, %3), in %4")
                         .arg(text(found.at("value")), formatCount(row), formatCount(col), text(found.at("place")))
                   : QStringLiteral("%1 in %2").arg(text(found.at("value")), text(found.at("place"))),
@@ -211,8 +211,9 @@ void addBefore(TroubleReport& report, RunStore& store, const std::string& id,
         while (since > 0 && i > 0 && scale.values[since - 1] == scale.values[i - 1]) --since;
         if (i > 0)
             fact(QStringLiteral("scale"),
-                 QStringLiteral("%1, unchanged since %2")
-                     .arg(formatScale(scale.values[i - 1]), formatCount(scale.steps[since])),
+                 since + 1 == i ? QStringLiteral("%1, new in this step").arg(formatScale(scale.values[i - 1]))
+                                : QStringLiteral("%1, unchanged since step %2")
+                                      .arg(formatScale(scale.values[i - 1]), formatCount(scale.steps[since])),
                  QStringLiteral("Multiplier that the cast of this step used."));
     }
     double largest = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/plan/precision_plan.h"
 #include "gui/format/numbers.h"
 #include "gui/widgets/tensor_views.h"
 
@@ -18,7 +19,39 @@ double share(const engine::TensorNumerics& t, Counter counter) {
     return t.counters[kElements] ? double(t.counters[counter]) / double(t.counters[kElements]) : NAN;
 }
 
+/// The setting that keeps a linear in BF16; the order in which the plan takes them, the last match wins.
+QString ruleOf(const engine::CatalogueEntry& entry, const RunSpec& spec) {
+    const engine::PrecisionConfig& precision = spec.trainer.precision;
+    const std::string full = entry.linear.empty() ? entry.layer : entry.layer + "." + entry.linear;
+    for (auto rule = precision.rules.rbegin(); rule != precision.rules.rend(); ++rule)
+        if (engine::globMatches(rule->match, full))
+            return QStringLiteral("rule %1").arg(QString::fromStdString(rule->match));
+    if (entry.linear.empty()) return QStringLiteral("precision.head, which is bf16");
+    const int layer = QString::fromStdString(entry.layer).section(QLatin1Char('.'), 1).toInt();
+    const auto layers = [](const char* which, int count) {
+        return QStringLiteral("rule %1 %2 %3")
+            .arg(QLatin1String(which))
+            .arg(count)
+            .arg(count == 1 ? QStringLiteral("layer") : QStringLiteral("layers"));
+    };
+    if (layer < precision.firstLayersBf16) return layers("first", precision.firstLayersBf16);
+    if (layer >= spec.trainer.model.layers - precision.lastLayersBf16) return layers("last", precision.lastLayersBf16);
+    return QStringLiteral("the plan");
+}
+
 }  // namespace
+
+Verdict plainVerdict(const engine::CatalogueEntry& entry, const RunSpec& spec) {
+    const QString format = QString::fromStdString(entry.format).toUpper();
+    const engine::PrecisionMode mode = spec.trainer.precision.mode;
+    return {
+        MessageKind::Info,
+        mode == engine::PrecisionMode::Fp8
+            ? QStringLiteral("Runs in %1 by %2.").arg(format, ruleOf(entry, spec))
+            : QStringLiteral("Runs in %1: the run's mode is %2.").arg(format, QLatin1String(engine::modeName(mode))),
+        QStringLiteral("No product reads this tensor in FP8. amax, scale and counters come from the cast, so none "
+                       "are recorded.")};
+}
 
 TensorReport readTensor(RunStore& store, const std::string& id, int tensor, int64_t step) {
     TensorReport report;

@@ -32,5 +32,8 @@ struct Verdict {
     QString finding, outlook;
 };
 Verdict verdictOf(const TensorReport& report, const engine::CatalogueEntry& entry);
+/// Verdict of a tensor that no product reads in FP8: which setting keeps it out, and that nothing of it is recorded,
+/// since amax, scale and counters come from the cast.
+Verdict plainVerdict(const engine::CatalogueEntry& entry, const experiments::RunSpec& spec);
 
 }  // namespace mantissa::gui

@@ -246,8 +246,8 @@ void DiagnosisView::fillDetail() {
         return;
     }
     const auto& finding = diagnosis_->findings[size_t(finding_)];
-    place_->setText(text(finding.place()));
-    place_->setAccessibleName(tr("Show %1 in the heatmap").arg(place_->text()));
+    place_->setText(tr("Show in heatmap"));
+    place_->setAccessibleName(tr("Show %1 in the heatmap").arg(text(finding.place())));
     what_->showMessage(finding.severity > 1 ? MessageKind::Bad : MessageKind::Warn, text(finding.what));
     cause_->setText(text(finding.cause));
     clear(evidence_);

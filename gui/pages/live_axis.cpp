@@ -52,13 +52,14 @@ void LivePage::buildTools() {
     smoothingLabel_ = new TextLabel(QStringLiteral("Smoothing"), Token::Text2, TextSize::Small, false, tools_);
     row->addWidget(smoothingLabel_);
     smoothing_ = new QComboBox(tools_);
-    for (double alpha : {0.0, 0.9, 0.97, 0.99, 0.997}) {
-        smoothing_->addItem(alpha == 0 ? QStringLiteral("none") : QString::number(alpha), alpha);
+    smoothing_->addItem(QStringLiteral("auto"), kAutoSmoothing);
+    for (double alpha : {0.0, 0.6, 0.9, 0.97, 0.99, 0.997}) {
+        smoothing_->addItem(alpha == 0 ? QStringLiteral("none") : QLocale().toString(alpha), alpha);
     }
-    smoothing_->setCurrentIndex(2);
     smoothing_->setAccessibleName(QStringLiteral("Smoothing"));
-    smoothing_->setToolTip(
-        QStringLiteral("Exponential moving average with debias divisor over all steps; non-finite steps are skipped."));
+    smoothing_->setToolTip(QStringLiteral(
+        "Exponential moving average with debias divisor over all steps, as TensorBoard's; non-finite steps "
+        "are skipped. auto: the average reaches back over at most 2 % of the steps so far."));
     connect(smoothing_, &QComboBox::currentIndexChanged, this,
             [this] { setSmoothing(smoothing_->currentData().toDouble()); });
     row->addWidget(smoothing_);

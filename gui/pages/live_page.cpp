@@ -242,8 +242,15 @@ QString LivePage::lossUnit() const {
 }
 
 void LivePage::setSmoothing(double alpha) {
-    alpha_ = alpha;
+    smoothingChosen_ = alpha;
     rebuild();
+}
+
+double autoSmoothing(int64_t steps) {
+    double chosen = 0.6;
+    for (const double alpha : {0.9, 0.97, 0.99})
+        if (1 / (1 - alpha) <= 0.02 * double(steps)) chosen = alpha;
+    return chosen;
 }
 
 void LivePage::extendSmoothed(const SeriesPyramid& raw, SeriesPyramid& smooth, DebiasedEma& average) {
@@ -282,6 +289,7 @@ void LivePage::rebuild() {
     smooth_ = std::make_shared<SeriesPyramid>();
     baseSmooth_ = std::make_shared<SeriesPyramid>();
     difference_ = std::make_shared<SeriesPyramid>();
+    alpha_ = smoothingChosen_ != kAutoSmoothing ? smoothingChosen_ : autoSmoothing(qint64(run_.lastStep()));
     average_ = DebiasedEma(alpha_);
     baseAverage_ = DebiasedEma(alpha_);
     const auto raw = run_.metric(QStringLiteral("loss"));
@@ -433,6 +441,8 @@ void LivePage::extend() {
     if (!smooth_) {
         return;
     }
+    // A run that goes grows into a longer average.
+    if (smoothingChosen_ == kAutoSmoothing && autoSmoothing(qint64(run_.lastStep())) != alpha_) return rebuild();
     const auto raw = run_.metric(QStringLiteral("loss"));
     extendSmoothed(*raw, *smooth_, average_);
     if (hasBaseline()) {

@@ -20,6 +20,11 @@ class MessageStrip;
 class PlotLegend;
 class StepLedger;
 
+inline constexpr double kAutoSmoothing = -1;
+/// Weight of the moving average once so many steps are recorded: the largest that averages over no more than 2 % of
+/// them, so that the curve of a short run does not lag behind its fall. 0.6 … 0.99.
+double autoSmoothing(int64_t steps);
+
 /// One run: figures, loss over its baseline, gradient norm, rate, throughput, ledger, FP8 health, events. Everything
 /// comes from two RunSeries (the run and its baseline); nothing here waits for disk or device.
 class LivePage : public Page {
@@ -76,7 +81,7 @@ class LivePage : public Page {
 
     RunSeries run_, base_;
     XLink link_;
-    double alpha_ = 0.97;
+    double smoothingChosen_ = kAutoSmoothing, alpha_ = 0.6;
     std::shared_ptr<SeriesPyramid> smooth_, baseSmooth_, difference_, planned_;
     DebiasedEma average_{0.97}, baseAverage_{0.97};
     std::vector<Mapped> mapped_;

@@ -120,7 +120,7 @@ void Inspector::clear(const QString& why) {
     empty_->setText(why);
     empty_->show();
     for (QWidget* part : {static_cast<QWidget*>(chips_), static_cast<QWidget*>(verdict_), windowPart_, exponentPart_,
-                          static_cast<QWidget*>(facts_), whatIfPart_, capturedPart_}) {
+                          static_cast<QWidget*>(facts_), whatIfPart_, whatIfFoot_, capturedPart_}) {
         part->hide();
     }
 }
@@ -134,18 +134,25 @@ void Inspector::buildWhatIf(QVBoxLayout& rows) {
     headLabel(QStringLiteral("What if"), QString(), part, whatIfPart_, &whatIfHint_);
     whatIf_ = new WhatIfTable(whatIfPart_);
     part->addWidget(whatIf_);
+    rows.addWidget(whatIfPart_);
+    whatIfFoot_ = new QWidget(this);
+    auto* foot = new QVBoxLayout(whatIfFoot_);
+    foot->setContentsMargins(0, 0, 0, 0);
+    foot->setSpacing(0);
+    foot->addWidget(new Separator(Qt::Horizontal, whatIfFoot_));
     auto* buttons = new QHBoxLayout;
-    use_ = new QPushButton(QStringLiteral("Use it"), whatIfPart_);
+    buttons->setContentsMargins(12, 8, 12, 8);
+    use_ = new QPushButton(QStringLiteral("Use it"), whatIfFoot_);
     use_->setAccessibleName(use_->text());
     use_->setToolTip(QStringLiteral("Apply the chosen row to the running job between two steps"));
     use_->setProperty("kind", QStringLiteral("primary"));
-    fork_ = new QPushButton(QStringLiteral("Fork with it…"), whatIfPart_);
+    fork_ = new QPushButton(QStringLiteral("Fork with it…"), whatIfFoot_);
     fork_->setAccessibleName(QStringLiteral("Fork with it"));
     fork_->setToolTip(QStringLiteral("Start a child run with the chosen row from a checkpoint"));
     buttons->addWidget(use_, 1);
     buttons->addWidget(fork_);
-    part->addLayout(buttons);
-    rows.addWidget(whatIfPart_);
+    foot->addLayout(buttons);
+    body()->addWidget(whatIfFoot_);
     connect(whatIf_, &WhatIfTable::chosenChanged, this, &Inspector::updateButtons);
     connect(use_, &QPushButton::clicked, this, [this] { requestSpec(true); });
     connect(fork_, &QPushButton::clicked, this, [this] { requestSpec(false); });
@@ -218,6 +225,7 @@ void Inspector::clearWhatIf() {
     report_ = WhatIfReport();
     captured_ = CapturedReport();
     whatIfPart_->hide();
+    whatIfFoot_->hide();
     capturedPart_->hide();
 }
 
@@ -233,6 +241,7 @@ void Inspector::showWhatIf(const RunDocument& document, const RunSpec& spec, Wha
                              .arg(formatCount(report_.firstStep), formatCount(report_.lastStep)));
     whatIf_->setRows(whatIfRows(report_, spec, entry_), false, QStringLiteral("Clipped"));
     whatIfPart_->show();
+    whatIfFoot_->show();
     updateButtons();
 }
 
@@ -301,13 +310,8 @@ void Inspector::showTensor(const RunDocument& document, const RunSpec& spec, con
     tokens.push_back(Token::Text2);
     chips_->setChips(chips, tokens);
     verdict_->setVisible(true);
-    if (cast) {
-        const Verdict verdict = verdictOf(report, entry);
-        verdict_->showMessage(verdict.kind, verdict.finding, verdict.outlook);
-    } else {
-        verdict_->showMessage(MessageKind::Info, QStringLiteral("Runs in BF16."),
-                              QStringLiteral("No product reads this tensor in FP8; amax is all that is recorded."));
-    }
+    const Verdict verdict = cast ? verdictOf(report, entry) : plainVerdict(entry, spec);
+    verdict_->showMessage(verdict.kind, verdict.finding, verdict.outlook);
     windowPart_->setVisible(cast && report.window.has_value());
     if (report.window) {
         windowHint_->setText(
@@ -320,20 +324,14 @@ void Inspector::showTensor(const RunDocument& document, const RunSpec& spec, con
                                                                  .arg(QLatin1String(engine::roleShortName(entry.role)),
                                                                       formatCount(report.exponents.step)));
     exponents_->setExponents(report.exponents, fp8Range(entry.format), double(t.scale), double(t.amax));
-    facts_->show();
-    fillFacts(entry, report);
+    facts_->setVisible(cast);
+    if (cast) fillFacts(entry, report);
 }
 
 void Inspector::fillFacts(const engine::CatalogueEntry& entry, const TensorReport& report) {
     const auto& t = report.record->tensors[size_t(report.tensor)];
     std::vector<Fact> left, right;
     const auto exactly = [](double value) { return QString::number(value, 'g', 9); };
-    if (!isFp8(entry) || t.counters[kElements] == 0) {
-        left.push_back({QStringLiteral("amax now"), formatScale(double(t.amax)),
-                        QStringLiteral("Largest |x|; NaN is skipped."), Token::Text, exactly(double(t.amax))});
-        facts_->setFacts(std::move(left), {});
-        return;
-    }
     left.push_back({QStringLiteral("scale ×"), formatScale(double(t.scale)),
                     QStringLiteral("stored = x × scale; %1").arg(formatScaleExact(double(t.scale))), Token::Text,
                     exactly(double(t.scale))});
@@ -343,9 +341,10 @@ void Inspector::fillFacts(const engine::CatalogueEntry& entry, const TensorRepor
     if (report.window) {
         left.push_back({QStringLiteral("set"),
                         !report.window->everUpdated ? QStringLiteral("never updated")
-                        : report.window->age == 0
-                            ? QStringLiteral("in this update")
-                            : QStringLiteral("%1 updates ago").arg(formatCount(report.window->age)),
+                        : report.window->age == 0   ? QStringLiteral("in this update")
+                                                    : QStringLiteral("%1 update%2 ago")
+                                                        .arg(formatCount(report.window->age),
+                                                             report.window->age == 1 ? QString() : QStringLiteral("s")),
                         QStringLiteral("Updates since the scale last changed."),
                         report.window->everUpdated ? Token::Text : Token::Warn,
                         {}});

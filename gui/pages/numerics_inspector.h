@@ -60,7 +60,7 @@ class Inspector : public Card {
     AmaxWindowView* window_ = nullptr;
     ExponentsView* exponents_ = nullptr;
     FactGrid* facts_ = nullptr;
-    QWidget* whatIfPart_ = nullptr;
+    QWidget *whatIfPart_ = nullptr, *whatIfFoot_ = nullptr;  ///< the foot stays in view while the rest scrolls
     TextLabel* whatIfHint_ = nullptr;
     WhatIfTable* whatIf_ = nullptr;
     QPushButton *use_ = nullptr, *fork_ = nullptr;

@@ -81,6 +81,22 @@ CellResult readDifference(RunStore& store, const std::string& a, const std::stri
     return result;
 }
 
+/// The worst of all rows, column by column: the strip of the whole run.
+HeatCells pooledRows(const HeatCells& all, const HeatScale& scale) {
+    HeatCells one = all;
+    one.rows = 1;
+    one.values.assign(size_t(one.columns), std::numeric_limits<float>::quiet_NaN());
+    one.nonFinite.assign(size_t(one.columns), 0);
+    for (int row = 0; row < all.rows; ++row) {
+        for (int c = 0; c < all.columns; ++c) {
+            const size_t index = size_t(row) * size_t(all.columns) + size_t(c);
+            one.values[size_t(c)] = float(scale.worse(double(one.values[size_t(c)]), double(all.values[index])));
+            one.nonFinite[size_t(c)] |= all.nonFinite[index];
+        }
+    }
+    return one;
+}
+
 /// No more columns than steps that have the statistic, so that probed steps leave no gaps between them.
 int columnsFor(int64_t first, int64_t last, int pixels, double every) {
     return int(std::clamp<int64_t>(int64_t(double(last - first + 1) / std::max(1.0, every)), 1, pixels));
@@ -146,13 +162,21 @@ void NumericsPage::loadCells() {
                 highest_ = result.highest;
                 applyScale();
             }
+            if (overviewFromCells()) overview_->setCells(pooledRows(result.cells, heat_->scale()), heat_->scale());
             heat_->setCells(std::move(result.cells));
             updateCursor();
         });
 }
 
+/// While the whole run is in view its strip is made of the heatmap's cells: a long run is not read twice.
+bool NumericsPage::overviewFromCells() const {
+    const auto view = link_.view();
+    return pairShown() == kRunA && view_->currentIndex() <= kTensorByStep && view.low <= link_.extent().low &&
+           view.high >= link_.extent().high;
+}
+
 void NumericsPage::loadOverview() {
-    if (run_.id().isEmpty() || !isVisible() || run_.lastStep() < 1) {
+    if (run_.id().isEmpty() || !isVisible() || run_.lastStep() < 1 || overviewFromCells()) {
         return;
     }
     std::vector<int> tensors;
@@ -169,21 +193,8 @@ void NumericsPage::loadOverview() {
     controller().load(
         this, kOverview,
         [=](RunStore& store) {
-            const HeatCells all = readCells(store, id, shown, tensors, 1, last, columns, every).cells;
-            const HeatScale scale = heatScale(shown, 0, 1);
-            HeatCells one = all;
-            one.rows = 1;
-            one.values.assign(size_t(one.columns), std::numeric_limits<float>::quiet_NaN());
-            one.nonFinite.assign(size_t(one.columns), 0);
-            for (int row = 0; row < all.rows; ++row) {
-                for (int c = 0; c < all.columns; ++c) {
-                    const size_t index = size_t(row) * size_t(all.columns) + size_t(c);
-                    one.values[size_t(c)] =
-                        float(scale.worse(double(one.values[size_t(c)]), double(all.values[index])));
-                    one.nonFinite[size_t(c)] |= all.nonFinite[index];
-                }
-            }
-            return one;
+            return pooledRows(readCells(store, id, shown, tensors, 1, last, columns, every).cells,
+                              heatScale(shown, 0, 1));
         },
         [this](HeatCells cells) { overview_->setCells(std::move(cells), heat_->scale()); });
 }
@@ -221,7 +232,7 @@ void NumericsPage::loadGrid() {
                                               linears.indexOf(shortLinear(entry.linear)) * 3 + int(entry.role))];
                 cell.tensor = int(t);
                 cell.name = tensorTitle(entry);
-                cell.bf16 = !isFp8(entry) && info().statistic != Statistic::Amax && !info().shadow;
+                cell.bf16 = !isFp8(entry) && !info().shadow;
                 cell.value = map.values[t];
                 cell.state = map.nonFinite[t]            ? CellState::NonFinite
                              : std::isnan(map.values[t]) ? CellState::NotProbed
@@ -316,10 +327,10 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
                                    curves_[kHeld], Ink::of(Token::Text), 1.6, {5, 3}));
         amax.notes.push_back(
             {last(*curves_[kHeld]), QStringLiteral("held"), formatScale(last(*curves_[kHeld])), Token::Text});
+        amax.curves.insert(amax.curves.begin(), line(QStringLiteral("amax"), curves_[kAmax], ink, 1.5));
+        amax.notes.push_back(
+            {last(*curves_[kAmax]), QStringLiteral("amax"), formatScale(last(*curves_[kAmax])), Token::Text});
     }
-    amax.curves.insert(amax.curves.begin(), line(QStringLiteral("amax"), curves_[kAmax], ink, 1.5));
-    amax.notes.push_back(
-        {last(*curves_[kAmax]), QStringLiteral("amax"), formatScale(last(*curves_[kAmax])), Token::Text});
     PlotContent counters;
     if (cast) {
         counters.curves.push_back(line(QStringLiteral("underflow"), curves_[kUnder], ink, 1.5));
@@ -334,12 +345,14 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
             const auto rule = experiments::alarmRule(experiments::AlarmKind::Underflow, run_.spec().alarms);
             counters.lines.push_back({rule.amber, QString(), Ink::of(Token::Warn), true, true});
             counters.notes.push_back(
-                {rule.amber, QString(), QStringLiteral("alarm %1").arg(formatShare(rule.amber)), Token::Text3});
+                {rule.amber, QString(), QStringLiteral("alarm %1").arg(formatShare(rule.amber)), Token::Text3, true});
             counters.lines.push_back({rule.red, QString(), Ink::of(Token::Bad), true, true});
         }
-        counters.notes.push_back({last(*curves_[kSub]), QString(), formatShare(last(*curves_[kSub])), Token::Text});
+        counters.notes.push_back(
+            {last(*curves_[kSub]), QStringLiteral("subnormal"), formatShare(last(*curves_[kSub])), Token::Text});
         const int level = alarmLevel(shownStatistics()[0], entry.role, last(*curves_[kUnder]));
-        counters.notes.push_back({last(*curves_[kUnder]), QString(), formatShare(last(*curves_[kUnder])),
+        counters.notes.push_back({last(*curves_[kUnder]), QStringLiteral("underflow"),
+                                  formatShare(last(*curves_[kUnder])),
                                   level == 2 ? Token::Bad
                                   : level    ? Token::Warn
                                              : Token::Text});

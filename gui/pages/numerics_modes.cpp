@@ -17,6 +17,7 @@
 #include "gui/pages/numerics_page.h"
 #include "gui/pages/trouble_view.h"
 #include "gui/plot/heat_widgets.h"
+#include "gui/widgets/message_strip.h"
 #include "gui/widgets/segmented_bar.h"
 
 namespace mantissa::gui {
@@ -64,6 +65,7 @@ void NumericsPage::buildModes() {
     connect(&controller(), &RunController::runStarted, this, forkWentOn);
     connect(&controller(), &RunController::runEnded, this, forkWentOn);
     connect(group, &QButtonGroup::idClicked, this, [this](int id) { setMode(Mode(id)); });
+    connect(banner_, &MessageStrip::actionClicked, this, [this] { setMode(Mode::Trouble); });
     connect(inspector_, &Inspector::specRequested, this,
             [this](const QString& spec, bool live) { requestSpec(spec, live, -1); });
     connect(inspector_, &Inspector::captureRequested, this, [this](const QString& tensor) {
@@ -101,7 +103,7 @@ void NumericsPage::setStatistic(int index) {
     more_->setText(listed ? QStringLiteral("more") : info().name);
     more_->setChecked(!listed);
     if (troubleView_) troubleView_->setStatistic(info());
-    rebuildRows();  // BF16 rows have an amax and nothing else
+    rebuildRows();  // a BF16 row has products to measure, and nothing else
 }
 
 void NumericsPage::setMode(Mode mode) {
@@ -113,6 +115,7 @@ void NumericsPage::setMode(Mode mode) {
         part->setVisible(mode == Mode::Heatmap);
     for (QWidget* part : {static_cast<QWidget*>(statistics_), static_cast<QWidget*>(more_)})
         part->setVisible(mode != Mode::Diagnosis);
+    selector_->setVisible(mode != Mode::Diagnosis);  // an empty row would keep its gap
     updatePair();
     if (mode == Mode::Heatmap) {
         modes_->setCurrentWidget(heatPage_);
@@ -232,12 +235,19 @@ void NumericsPage::updateModes() {
     modeButtons_[int(Mode::Trouble)]->setVisible(trouble);
     if (!trouble && mode_ == Mode::Trouble && run_.loaded()) setMode(Mode::Heatmap);
     if (mode_ == Mode::Trouble) return;  // its report says it better
-    if (first && mode_ == Mode::Heatmap)
-        banner_->showMessage(MessageKind::Bad,
-                             QStringLiteral("First non-finite value: step %1.").arg(formatCount(first->step)),
-                             QString::fromStdString(first->text));
-    else
-        banner_->showMessage(MessageKind::Info, QString());
+    const bool diverged = info && info->state == RunState::Diverged;
+    if (!trouble && !diverged) return banner_->showMessage(MessageKind::Info, QString());
+    const QString start =
+        first ? QStringLiteral("First non-finite value: step %1.").arg(formatCount(first->step)) : QString();
+    const QString detail = first ? QString::fromStdString(first->text) : info ? info->message : QString();
+    banner_->showMessage(
+        MessageKind::Bad,
+        diverged && first && first->step == info->step
+            ? QStringLiteral("Diverged at step %1, with the first non-finite value.").arg(formatCount(info->step))
+        : diverged ? QStringLiteral("Diverged at step %1. %2").arg(formatCount(info->step), start).trimmed()
+        : first    ? start
+                   : QStringLiteral("The loss is not finite."),
+        detail, trouble ? QStringLiteral("First trouble") : QString());
 }
 
 QString NumericsPage::otherRun() const {

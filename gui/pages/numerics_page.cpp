@@ -41,7 +41,8 @@ NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(co
     rows->setSpacing(10);
     banner_ = new MessageStrip(this);
     rows->addWidget(banner_);
-    rows->addWidget(buildSelector());
+    selector_ = buildSelector();
+    rows->addWidget(selector_);
     modes_ = new QStackedWidget(this);
     heatPage_ = new QWidget(modes_);
     auto* columns = new QHBoxLayout(heatPage_);
@@ -61,18 +62,19 @@ NumericsPage::NumericsPage(RunController& controller, QWidget* parent) : Page(co
     }
     connect(&cellsTimer_, &QTimer::timeout, this, &NumericsPage::loadCells);
     connect(&dataTimer_, &QTimer::timeout, this, [this] {
-        loadCost();
         if (mode_ != Mode::Heatmap) {
             ensureView();
+            loadCost();
             return;
         }
-        loadCells();
-        loadOverview();
-        loadTensor();
+        loadTensor();  // a tensor is read in a moment, all of them in seconds where the run is long
         if (step_ < 0) {
             loadReport();
         }
+        loadCells();
+        loadOverview();
         loadWhatIf();
+        loadCost();
     });
     connect(&link_, &XLink::viewChanged, this, [this] { cellsTimer_.start(60); });
     connect(&link_, &XLink::cursorChanged, this, &NumericsPage::updateCursor);
@@ -151,7 +153,8 @@ QWidget* NumericsPage::buildSelector() {
     goTo_ = new SearchField(Glyph::Search, QStringLiteral("Go to tensor"), area);
     goTo_->setAccessibleName(QStringLiteral("Go to tensor"));
     goTo_->setToolTip(QStringLiteral("Part of a tensor's name, e.g. h.9 fc2 dy; Return goes there (/)"));
-    goTo_->setFixedWidth(150);
+    goTo_->setMinimumWidth(84);
+    goTo_->setMaximumWidth(150);
     connect(goTo_, &QLineEdit::returnPressed, this, [this] { goToTensor(goTo_->text()); });
     row->addWidget(goTo_);
     return area;
@@ -204,7 +207,7 @@ QWidget* NumericsPage::buildLeft() {
     const auto section = [this](const QString& title, TextLabel** hint, PlotView* view, int stretch) {
         QHBoxLayout* head = card_->addSection(title);
         *hint = new TextLabel(QString(), Token::Text3, TextSize::Small, false, card_);
-        head->addWidget(*hint);
+        static_cast<QHBoxLayout*>(head->parentWidget()->layout())->insertWidget(1, *hint);  // beside the title
         head->addWidget(new PlotLegend(view, card_));
         card_->body()->addWidget(view, stretch);
     };
@@ -234,6 +237,15 @@ void NumericsPage::showEvent(QShowEvent* event) {
 void NumericsPage::hideEvent(QHideEvent* event) {
     run_.setActive(false);  // a hidden page does no work
     Page::hideEvent(event);
+}
+
+/// Narrow: the tools beside the tabs are icons, and the statistics keep their words.
+void NumericsPage::resizeEvent(QResizeEvent* event) {
+    Page::resizeEvent(event);
+    const bool narrow = width() < 1000;
+    for (QToolButton* button : modeButtons_)
+        button->setToolButtonStyle(narrow ? Qt::ToolButtonIconOnly : Qt::ToolButtonTextBesideIcon);
+    goTo_->setMaximumWidth(narrow ? 84 : 150);
 }
 
 void NumericsPage::refresh() {
@@ -299,7 +311,7 @@ void NumericsPage::rebuildRows() {
                     : shortLinear(e.linear) +
                           (all ? QStringLiteral(" ") + QLatin1String(engine::roleShortName(e.role)) : QString());
             row.tensor = int(t);
-            row.bf16 = !isFp8(e) && info().statistic != experiments::Statistic::Amax && !info().shadow;
+            row.bf16 = !isFp8(e) && !info().shadow;  // its amax is not taken either
             rows.push_back(row);
         };
         if (!all && int(entry.role) == roles_->current()) {

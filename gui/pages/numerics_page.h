@@ -55,6 +55,7 @@ class NumericsPage : public Page {
     void showEvent(QShowEvent* event) override;
     void hideEvent(QHideEvent* event) override;
     void keyPressEvent(QKeyEvent* event) override;
+    void resizeEvent(QResizeEvent* event) override;
 
   private:
     enum View { kLayerByStep, kTensorByStep, kAtOneStep, kRanked };
@@ -91,6 +92,7 @@ class NumericsPage : public Page {
     void loadSoon();
     void loadCells();
     void loadOverview();
+    bool overviewFromCells() const;
     void loadTensor();
     void takeTensor(TensorCurves curves);
     void loadReport();
@@ -120,6 +122,7 @@ class NumericsPage : public Page {
 
     QWidget* tools_ = nullptr;
     QToolButton *follow_ = nullptr, *back_ = nullptr;
+    QWidget* selector_ = nullptr;
     SegmentedBar *statistics_ = nullptr, *roles_ = nullptr, *pair_ = nullptr;
     QToolButton *more_ = nullptr, *modeButtons_[3] = {};
     int statistic_ = 0;

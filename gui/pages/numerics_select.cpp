@@ -35,8 +35,11 @@ void NumericsPage::selectTensor(int tensor) {
     if (mode_ != Mode::Heatmap) {
         return;  // read when the heatmap is shown again
     }
-    amaxHint_->setText(tensorTitle(catalogue[size_t(tensor)]) + QStringLiteral(", log₂"));
-    countersHint_->setText(tensorTitle(catalogue[size_t(tensor)]) + QStringLiteral(", % of elements, log"));
+    const QString title = tensorTitle(catalogue[size_t(tensor)]);
+    const QString plain = title + QStringLiteral(": not cast, nothing recorded");
+    const bool cast = isFp8(catalogue[size_t(tensor)]);
+    amaxHint_->setText(cast ? title + QStringLiteral(", log₂") : plain);
+    countersHint_->setText(cast ? title + QStringLiteral(", % of elements, log") : plain);
     loadTensor();
     loadReport();
     loadWhatIf();

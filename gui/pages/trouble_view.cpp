@@ -199,7 +199,7 @@ void TroubleView::showReport(std::shared_ptr<const TroubleReport> report, const 
     catalogue_ = document.catalogue;
     runName_ = run ? run->name : QString();
     grid_->setReport(report_, document.catalogue, spec.trainer.precision.margin);
-    card_->setHint(tr("last %1 recorded steps, rows in order of execution").arg(report_->steps.size()));
+    card_->setHint(tr("last %1 recorded steps").arg(report_->steps.size()));
     chain_->setChain(report_->chain);
     while (QLayoutItem* item = facts_->takeAt(0)) {
         delete item->widget();

@@ -315,6 +315,9 @@ void PlotLayer::paintNotes(QPainter& painter) const {
         placed.push_back({&note, y - height / 2, height});
     }
     std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.top < b.top; });
+    double room = plot.height() + 14;
+    for (const Placed& note : placed) room -= note.height;
+    if (room < 0) std::erase_if(placed, [](const Placed& note) { return note.note->spare; });
     double floor = plot.top() - 6;
     for (Placed& note : placed) {
         note.top = std::max(note.top, floor);

@@ -73,6 +73,7 @@ struct PlotNote {
     double y = 0;
     QString head, value;
     Token token = Token::Text;
+    bool spare = false;  ///< left out where the notes have no room for all
 };
 
 struct PlotContent {

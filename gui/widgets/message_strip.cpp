@@ -60,6 +60,7 @@ void MessageStrip::showMessage(MessageKind kind, const QString& headline, const 
     detail_->setVisible(!detail.isEmpty());
     action_->setText(action);
     action_->setToolTip(action);
+    action_->setAccessibleName(action);
     action_->setVisible(!action.isEmpty());
     setAccessibleName(headline);
     setAccessibleDescription(detail);

@@ -13,7 +13,7 @@ namespace mantissa::gui {
 
 namespace {
 
-constexpr int kLine = 15;  ///< a second line of the title
+constexpr int kLine = 15;  ///< a second line of title or detail
 
 /// The text in one line, or broken at the last space that fits; what does not fit into the last line is elided.
 std::pair<QString, QString> wrapped(const QString& text, const QFontMetricsF& metrics, double room, bool twoLines) {
@@ -69,7 +69,7 @@ int NoteList::contentHeight() const {
 }
 
 int NoteList::heightOf(size_t index) const {
-    return (notes_[index].detail.isEmpty() ? 22 : 36) + (wraps_[index] ? kLine : 0);
+    return (notes_[index].detail.isEmpty() ? 22 : 36) + (wraps_[index] ? kLine : 0) + (detailWraps_[index] ? kLine : 0);
 }
 
 double NoteList::titleLeft(const Note& note) const {
@@ -83,9 +83,11 @@ void NoteList::measure() {
         leadWidth_ = std::max(leadWidth_, small.horizontalAdvance(note.lead));
     }
     wraps_.assign(notes_.size(), 0);
+    detailWraps_.assign(notes_.size(), 0);
     for (size_t i = 0; i < notes_.size(); ++i) {
         const double room = viewport()->width() - 12 - titleLeft(notes_[i]);
         wraps_[i] = notes_[i].right.isEmpty() && body.horizontalAdvance(notes_[i].title) > room;
+        detailWraps_[i] = small.horizontalAdvance(notes_[i].detail) > room;
     }
 }
 
@@ -164,9 +166,10 @@ void NoteList::paintEvent(QPaintEvent*) {
         painter.setFont(small);
         painter.setPen(color(Token::Text2));
         const double room = row.right() - 12 - left;
-        painter.drawText(QRectF(left, row.top() + (wraps_[i] ? kLine : 0) + 18, room, 15),
-                         Qt::AlignLeft | Qt::AlignVCenter,
-                         QFontMetricsF(small).elidedText(note.detail, Qt::ElideRight, room));
+        const auto [detail, more] = wrapped(note.detail, QFontMetricsF(small), room, detailWraps_[i]);
+        const double below = row.top() + (wraps_[i] ? kLine : 0) + 18;
+        painter.drawText(QRectF(left, below, room, 15), Qt::AlignLeft | Qt::AlignVCenter, detail);
+        painter.drawText(QRectF(left, below + kLine, room, 15), Qt::AlignLeft | Qt::AlignVCenter, more);
     }
 }
 

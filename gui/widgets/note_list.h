@@ -21,8 +21,8 @@ struct Note {
     double step = -1;
 };
 
-/// Up, down, Return and click choose a note. A title without a value at its right goes on in a second line; what still
-/// does not fit is elided, and the whole is in the tooltip.
+/// Up, down, Return and click choose a note. A title without a value at its right, and a detail, go on in a second
+/// line; what still does not fit is elided, and the whole is in the tooltip.
 class NoteList : public QAbstractScrollArea {
     Q_OBJECT
   public:
@@ -49,7 +49,7 @@ class NoteList : public QAbstractScrollArea {
     int noteAt(int y) const;
     void updateBar();
     std::vector<Note> notes_;
-    std::vector<uint8_t> wraps_;  ///< the title takes two lines
+    std::vector<uint8_t> wraps_, detailWraps_;  ///< title and detail take two lines
     double leadWidth_ = 0;
     QString emptyText_;
     int current_ = -1, hovered_ = -1;

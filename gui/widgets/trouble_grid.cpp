@@ -67,7 +67,7 @@ void TroubleGrid::setStatistic(const StatisticInfo& info) {
 double TroubleGrid::value(int tensor, int column) const {
     const auto& entry = catalogue_[size_t(tensor)];
     const auto& t = report_->records[size_t(column)]->tensors[size_t(tensor)];
-    if (t.counters[0] == 0 && info_->statistic != experiments::Statistic::Amax) return NAN;
+    if (t.counters[0] == 0) return NAN;  // nothing was cast: BF16
     return valueOf(t, info_->statistic, entry.format, margin_);
 }
 

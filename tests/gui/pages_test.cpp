@@ -9,12 +9,14 @@
 #include <cmath>
 
 #include "gui/controller/run_controller.h"
+#include "gui/models/tensor_report.h"
 #include "gui/pages/compare_page.h"
 #include "gui/pages/live_health.h"
 #include "gui/pages/live_page.h"
 #include "gui/pages/numerics_page.h"
 #include "gui/widgets/figures_card.h"
 #include "gui/widgets/note_list.h"
+#include "gui/widgets/tensor_views.h"
 #include "tests/support/synthetic_store.h"
 
 namespace mantissa::gui {
@@ -193,6 +195,81 @@ TEST_F(Pages, NumericsOfABf16RunShowsDashesAndSaysSo) {
     EXPECT_TRUE(page.heatmap()->rows().front().bf16);
     page.showTensor(QStringLiteral("h.0/attn.qkv/weight"), -1);
     ASSERT_TRUE(waitFor([&] { return page.inspector()->verdictText().contains(QStringLiteral("BF16")); }));
+    // Nothing is cast, so there is no amax either: no 0 in its place.
+    EXPECT_TRUE(page.inspector()->verdictText().contains(QStringLiteral("mode is bf16")));
+    EXPECT_FALSE(page.inspector()->findChild<FactGrid*>()->isVisibleTo(page.inspector()));
+    page.setStatistic(3);  // amax
+    EXPECT_TRUE(page.heatmap()->rows().front().bf16);
+    QTest::qWait(200);
+    EXPECT_TRUE(page.amaxView()->content().curves.empty());
+    EXPECT_TRUE(page.amaxView()->content().notes.empty());
+}
+
+TEST_F(Pages, TheRuleThatKeepsATensorInBf16IsNamed) {
+    auto spec = experiments::presetSpec("nano");
+    engine::CatalogueEntry entry;
+    entry.format = "bf16";
+    const auto finding = [&](const char* layer, const char* linear) {
+        entry.layer = layer;
+        entry.linear = linear;
+        const Verdict verdict = plainVerdict(entry, spec);
+        EXPECT_TRUE(verdict.outlook.contains(QStringLiteral("none are recorded")));
+        return verdict.finding;
+    };
+    spec.trainer.precision.firstLayersBf16 = 1;
+    spec.trainer.precision.lastLayersBf16 = 2;
+    EXPECT_EQ(finding("h.0", "mlp.fc1"), QStringLiteral("Runs in BF16 by rule first 1 layer."));
+    EXPECT_EQ(finding("h.3", "mlp.fc1"), QStringLiteral("Runs in BF16 by rule last 2 layers."));
+    EXPECT_EQ(finding("lm_head", ""), QStringLiteral("Runs in BF16 by precision.head, which is bf16."));
+    spec.trainer.precision.rules = {{"*.mlp.fc1", 7, engine::RecipeKind::Bf16}};
+    EXPECT_EQ(finding("h.1", "mlp.fc1"), QStringLiteral("Runs in BF16 by rule *.mlp.fc1."));
+    spec.trainer.precision.mode = engine::PrecisionMode::Bf16;
+    EXPECT_EQ(finding("h.1", "mlp.fc1"), QStringLiteral("Runs in BF16: the run's mode is bf16."));
+}
+
+TEST_F(Pages, TheFiguresBesideTheCountersHaveNames) {
+    NumericsPage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(fp8_);
+    page.show();
+    const PlotView* counters = nullptr;
+    for (const auto* view : page.findChildren<PlotView*>())
+        if (view->options().title == QStringLiteral("Counters")) counters = view;
+    ASSERT_NE(counters, nullptr);
+    ASSERT_TRUE(waitFor([&] { return counters->content().curves.size() == 4; }));
+    QStringList heads;
+    for (const PlotNote& note : counters->content().notes)
+        if (!note.spare) heads << note.head;
+    heads.sort();
+    EXPECT_EQ(heads, (QStringList{QStringLiteral("subnormal"), QStringLiteral("underflow")}));
+}
+
+TEST_F(Pages, SmoothingIsTensorBoardsAndFitsTheLengthOfTheRun) {
+    EXPECT_EQ(autoSmoothing(160), 0.6);
+    EXPECT_EQ(autoSmoothing(600), 0.9);
+    EXPECT_EQ(autoSmoothing(3000), 0.97);
+    EXPECT_EQ(autoSmoothing(100000), 0.99);
+    EXPECT_EQ(autoSmoothing(0), 0.6);
+    LivePage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(bf16_);
+    page.show();
+    const auto& curves = page.lossView()->content().curves;
+    ASSERT_TRUE(waitFor([&] { return !curves.empty() && curves[0].data->size() == 600; }));
+    const auto named = [&](const char* name) {
+        return std::find_if(curves.begin(), curves.end(),
+                            [&](const PlotCurve& c) { return c.name == QLatin1String(name); });
+    };
+    const auto raw = named("train, raw"), smooth = named("smoothed");
+    ASSERT_TRUE(raw != curves.end() && smooth != curves.end());
+    ASSERT_EQ(raw->data->size(), 600u);
+    ASSERT_EQ(smooth->data->size(), 600u);
+    // TensorBoard: last = last · weight + (1 − weight) · y; shown is last ÷ (1 − weightⁿ).
+    double last = 0;
+    for (size_t i = 0; i < 600; ++i) {
+        last = last * 0.9 + (1 - 0.9) * double(raw->data->y(i));
+        ASSERT_NEAR(double(smooth->data->y(i)), last / (1 - std::pow(0.9, double(i + 1))), 1e-5) << i;
+    }
 }
 
 TEST_F(Pages, CompareDrawsAllRunsAndTheTable) {

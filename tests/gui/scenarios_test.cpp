@@ -19,6 +19,7 @@
 #include "experiments/spec/run_spec.h"
 #include "gui/dialogs/launch_dialog.h"
 #include "gui/main_window.h"
+#include "gui/widgets/message_strip.h"
 #include "tests/support/synthetic_store.h"
 
 namespace {
@@ -193,10 +194,29 @@ TEST(Scenarios, ANanIsSaidOnEveryPageThatShowsTheRun) {
     Program program(folder, "a");
     ASSERT_TRUE(QTest::qWaitFor([&] { return program.names().size() == 1; }, kSeenMs));
     program.window.runList().select(id);
-    for (const char* name : {"live", "numerics"}) {
-        program.window.openPage(QLatin1String(name));
-        EXPECT_TRUE(program.saysSoon(QStringLiteral("Diverged at step 60"))) << name;
-    }
+    program.window.openPage(QStringLiteral("live"));
+    EXPECT_TRUE(program.saysSoon(QStringLiteral("Diverged at step 60")));
+    // Numerics says it once, with the first value that was not finite, on each of its views.
+    const auto strips = [&] {
+        QStringList said;
+        for (const MessageStrip* strip : program.window.page(QStringLiteral("numerics"))->findChildren<MessageStrip*>())
+            if (strip->isVisible() && strip->parentWidget() == program.window.page(QStringLiteral("numerics")))
+                said << strip->headline();
+        return said;
+    };
+    program.window.openPage(QStringLiteral("numerics"));
+    EXPECT_TRUE(QTest::qWaitFor(
+        [&] {
+            return strips() == QStringList{QStringLiteral("Diverged at step 60. First non-finite value: step 40.")};
+        },
+        kSeenMs))
+        << strips().join(QLatin1Char('|')).toStdString();
+    EXPECT_EQ(program.banners(), QStringList());
+    program.window.openPage(QStringLiteral("trouble"));
+    EXPECT_TRUE(QTest::qWaitFor(
+        [&] { return strips().size() == 1 && strips().first().contains(QStringLiteral("step 40, h.3")); }, kSeenMs))
+        << strips().join(QLatin1Char('|')).toStdString();
+    EXPECT_EQ(program.banners(), QStringList());
     EXPECT_TRUE(program.controller.run(id)->nonFinite());
 }
 

@@ -112,6 +112,10 @@ TEST_F(Workbench, FirstTroubleNamesStepAndTensor) {
     EXPECT_EQ(report.steps.size(), 12u);
     EXPECT_EQ(page.troubleView()->grid()->rowCount(), 16);
     EXPECT_FALSE(page.troubleView()->grid()->firstCell().isEmpty());
+    const auto scale = std::find_if(report.before.begin(), report.before.end(),
+                                    [](const TroubleFact& fact) { return fact.name == QStringLiteral("scale"); });
+    ASSERT_NE(scale, report.before.end());
+    EXPECT_TRUE(scale->value.contains(QStringLiteral("unchanged since step"))) << scale->value.toStdString();
     // No checkpoint: the ways start anew, one of them without FP8 in the linear.
     EXPECT_GE(page.troubleView()->ways()->rowCount(), 3);
     EXPECT_TRUE(page.troubleView()->reportText().contains(QStringLiteral("NaN")));
@@ -159,6 +163,23 @@ TEST_F(Workbench, FirstTroubleTellsWhatTheEngineFound) {
     EXPECT_TRUE(report.chain[1].detail.contains(QStringLiteral("2 ops")));
     EXPECT_EQ(report.chain[2].what, QStringLiteral("loss"));
     EXPECT_EQ(report.chain[3].right, QStringLiteral("backward"));
+}
+
+TEST_F(Workbench, AScaleThatChangedInTheStepIsNotCalledUnchanged) {
+    SyntheticRun run;
+    run.name = "short window";
+    run.historyLength = 2;  // the scale follows the amax of the step before
+    run.nonFiniteFrom = run.nonFiniteTo = 90;
+    run.steps = run.done = 100;
+    const std::string path = folder_->filePath(QStringLiteral("short.mantissa")).toStdString();
+    const std::string id = addSyntheticRun(path, run);
+    experiments::RunStore store(path, experiments::RunStore::Mode::ReadOnly);
+    const TroubleReport report = readTrouble(store, id);
+    ASSERT_EQ(report.step, 90);
+    const auto scale = std::find_if(report.before.begin(), report.before.end(),
+                                    [](const TroubleFact& fact) { return fact.name == QStringLiteral("scale"); });
+    ASSERT_NE(scale, report.before.end());
+    EXPECT_TRUE(scale->value.endsWith(QStringLiteral(", new in this step"))) << scale->value.toStdString();
 }
 
 TEST_F(Workbench, ARunWithoutTroubleHasNoSuchView) {
@@ -397,6 +418,7 @@ TEST_F(Workbench, DiagnosisOfARecordedRunOpensAndClosesWithG) {
     EXPECT_EQ(page.diagnosisView()->diagnosis()->steps, 600);
     ASSERT_FALSE(page.diagnosisView()->diagnosis()->findings.empty());  // the spike
     shoot(page, QStringLiteral("diagnosis-page"));
+    EXPECT_EQ(page.diagnosisView()->mapTo(&page, QPoint()), QPoint(12, 12)) << "the page's margin";
     Q_EMIT page.diagnosisView()->evidenceRequested(QStringLiteral("numerics/h.2/attn.qkv/weight/clipped_share"), 200);
     EXPECT_EQ(page.mode(), NumericsPage::Mode::Heatmap);
     EXPECT_EQ(page.link().cursor(), 200);

@@ -162,9 +162,7 @@ std::string addSyntheticRun(const std::string& path, const SyntheticRun& run) {
         for (size_t i = 0; i < tensors && !run.scalarsOnly; ++i) {
             const auto& entry = catalogue[i];
             if (!run.fp8) {
-                engine::TensorNumerics plain;
-                plain.amax = float(std::exp2(2 + 0.1 * normal(random)));
-                numerics.tensors.push_back(plain);
+                numerics.tensors.emplace_back();  // as the engine has it: statistics come from the cast
                 continue;
             }
             const bool gradient = entry.role == engine::TensorRole::GradOutput;
@@ -182,6 +180,7 @@ std::string addSyntheticRun(const std::string& path, const SyntheticRun& run) {
             const float ruling = window.empty() ? 0 : *std::max_element(window.begin(), window.end());
             const float scale = ruling > 0 ? largest / ruling : 1.f;
             engine::TensorNumerics one = statistics(entry, centre, gradient ? 2.4 : 1.6, amax, scale, record.probed);
+            if (!run.exponents) one.exponents.clear();
             if (bad && i == spiked) {
                 one.counters[7] = 3;
             }
@@ -192,7 +191,9 @@ std::string addSyntheticRun(const std::string& path, const SyntheticRun& run) {
             }
         }
         writer.addStep(record, run.scalarsOnly ? nullptr : &numerics);
-        if (step % (run.scalarsOnly ? std::max<int64_t>(1, run.steps / 20) : 50) == 0 || step == run.done) {
+        if (step % (run.scalarsOnly ? std::max<int64_t>(1, run.steps / 20) : std::max<int64_t>(50, run.steps / 200)) ==
+                0 ||
+            step == run.done) {
             writer.addEvaluation(step, bad ? NAN : loss - 0.035 * tokenNoise + 0.012 + 0.003 * normal(random));
         }
         if (step % (run.steps / 3 + 1) == 0) {
@@ -206,7 +207,7 @@ std::string addSyntheticRun(const std::string& path, const SyntheticRun& run) {
             writer.addEvent({0, step, 0, "alert", "The loss is not finite.", "non_finite", 2,
                              tensors ? catalogue[spiked].layer : "", "", tensors ? int(spiked) : -1});
         }
-        if (step % 200 == 0) {
+        if (step % std::max<int64_t>(200, run.steps / 50) == 0) {
             writer.flush();
         }
     }

@@ -18,6 +18,7 @@ struct SyntheticRun {
     int64_t spikeAt = 0;  ///< one dy tensor has a spike here that rules its window afterwards; 0: none
     int64_t nonFiniteFrom = 0, nonFiniteTo = 0;  ///< loss NaN and one tensor with NaN in these steps; 0: none
     int historyLength = 256;
+    bool exponents = true;     ///< histograms on probed steps
     bool scalarsOnly = false;  ///< no statistics of tensors and only loss, tokens and seconds: for stores of many runs
     std::string status = "finished";
     std::string trouble;  ///< JSON of the first trouble, as a job stores it
