@@ -142,6 +142,49 @@ TEST_F(Fork, OneClickEndsAScaleThatNeverUpdates) {
     expectOneClickEnds(parent, view, 0);
 }
 
+TEST_F(Fork, OneClickChangesTheRunThatGoes) {
+    experiments::RunSpec spec = tiny(R"([{"kind": "never_update", "step": 1, "target": "h.0.attn.qkv/weight"}])");
+    ASSERT_TRUE(experiments::setPath(spec, "train.steps", "50000").empty());
+    ASSERT_TRUE(experiments::setPath(spec, "checkpoint.every", "0").empty());
+    experiments::JobOptions options;
+    options.device.device = "cpu";
+    controller_->start(spec, std::move(options));
+    ASSERT_TRUE(QTest::qWaitFor(
+        [&] { return controller_->runs().size() == 1 && controller_->runs().first().step >= 60; }, 60000));
+    const QString id = controller_->runs().first().id;
+    window_->runList().select(id);
+    window_->openPage(QStringLiteral("diagnosis"));
+    auto* page = static_cast<NumericsPage*>(window_->page(QStringLiteral("numerics")));
+    const auto finding = [&]() -> const experiments::Finding* {
+        DiagnosisView* view = page->diagnosisView();
+        if (!view || !view->diagnosis() || view->diagnosis()->findings.empty()) return nullptr;
+        const auto& first = view->diagnosis()->findings[0];
+        return first.kind == "never_updated" ? &first : nullptr;
+    };
+    ASSERT_TRUE(QTest::qWaitFor([&] { return finding() != nullptr; }, 60000));
+    DiagnosisView* view = page->diagnosisView();
+    ASSERT_TRUE(view->applyButton()->isEnabled()) << view->applyButton()->toolTip().toStdString();
+    QTest::mouseClick(view->applyButton(), Qt::LeftButton);
+    // The same run goes on with the change, and the page that stands there says what it brought.
+    ASSERT_TRUE(QTest::qWaitFor(
+        [&] { return finding() && finding()->applied.size() == 1 && finding()->applied[0].ended; }, 60000));
+    const auto applied = finding()->applied[0];
+    EXPECT_EQ(QString::fromStdString(applied.run), id);
+    EXPECT_TRUE(says(*view, QString::fromStdString(applied.brought))) << applied.brought;
+    EXPECT_EQ(controller_->runs().size(), 1) << "no child was made";
+    EXPECT_TRUE(controller_->run(id)->going());
+    EXPECT_TRUE(QTest::qWaitFor([&] { return controller_->run(id)->step > applied.step + 5; }, 20000));
+    controller_->stop(id);
+    ASSERT_TRUE(ended(id));
+    EXPECT_EQ(controller_->run(id)->state, RunState::Stopped) << controller_->run(id)->message.toStdString();
+    // A second process reads the same: the spec in force changed between two steps.
+    experiments::RunStore store(folder_.filePath(QStringLiteral("runs.mantissa")).toStdString(),
+                                experiments::RunStore::Mode::ReadOnly);
+    const auto specs = store.document(id.toStdString()).specs;
+    ASSERT_GE(specs.size(), 2u);
+    EXPECT_EQ(specs.back().first, applied.step);
+}
+
 TEST_F(Fork, TheDialogMakesAChildThatIsCompared) {
     const QString parent = trained(tiny(R"([{"kind": "stale_weight", "step": 16, "target": "h.1.mlp.fc2/weight"}])"));
     DiagnosisView* view = diagnosisOf(parent);
