@@ -259,8 +259,9 @@ void LaunchDialog::updateButtons() {
         QStringList names;
         for (const FieldError& error : errors)
             if (!names.contains(error.title)) names << error.title;
-        why = names.size() == 1 ? tr("1 field to correct: %1").arg(names.first())
-                                : tr("%1 fields to correct: %2").arg(names.size()).arg(names.join(QStringLiteral(", ")));
+        why = names.size() == 1
+                  ? tr("1 field to correct: %1").arg(names.first())
+                  : tr("%1 fields to correct: %2").arg(names.size()).arg(names.join(QStringLiteral(", ")));
         footIcon_->set(Glyph::Bad, Token::Bad);
     } else {
         footIcon_->set(Glyph::Check, Token::Ok);
