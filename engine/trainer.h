@@ -86,9 +86,10 @@ class Trainer {
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
-    /// another: the caller's next call is step() again. Then a GPU starts on that step before this one's results are
-    /// read, and the host never makes it wait; until then calls that need the state between two steps throw
-    /// InvalidConfig.
+    /// another: the caller's next call is step() again. Then a GPU starts on that step's passes before this one's
+    /// results are read, and the host never makes it wait; until then calls that need the state between two steps throw
+    /// InvalidConfig. Its update is queued only when this step is seen to be finite; else its passes are dropped,
+    /// stepAhead() is false and the state is the one that this step left.
     StepMetrics step(bool another = false);
     bool stepAhead() const;  ///< a step is under way whose results have not been read
     /// Mean loss over the fixed validation windows; every bit of training state stays as it is.

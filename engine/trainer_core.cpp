@@ -186,7 +186,7 @@ void TrainerCore::requireNoneAhead() const {
                 fmt::format("step {} is under way: read its results by step() first", progress_.step + 1));
 }
 
-void TrainerCore::queueStep() {
+void TrainerCore::startStep() {
     const int64_t step = progress_.step + 1 + static_cast<int64_t>(queued_.size());
     if (!faults_.none() && faults_.before(step, *program_, backend_)) refreshWeights();
     Queued queued;
@@ -199,6 +199,12 @@ void TrainerCore::queueStep() {
         flags.first = flags.micro == 0;
         program_->trainPass(backend_, flags, tokens_.data(), targets_.data());
     }
+    queued_.push_back(std::move(queued));
+}
+
+void TrainerCore::finishStarted() {
+    Queued& queued = queued_.back();
+    const auto step = static_cast<int64_t>(queued.flags.step);
     if (config_.precision.mode == PrecisionMode::Fp16) queued.lossScale = program_->state(backend_).lossScale;
     if (config_.nonfinite == NonfinitePolicy::Continue && inspects()) {
         // The update would spread what the report is to find.
@@ -215,12 +221,24 @@ void TrainerCore::queueStep() {
     queued.state = program_->startState(backend_);
     queued.slots = program_->startSlots(backend_, queued.dearSlots);
     queued.probes = program_->startProbes(backend_, queued.flags);
-    queued_.push_back(std::move(queued));
+    const ScalingState& scaling = program().scaling();
+    const size_t tableBytes = static_cast<size_t>(scaling.count()) * sizeof(ScaleEntry);
+    if (scaling.usesCurrent() && mayGoAhead())
+        queued.table = backend_.startCopy(scaling.table(), tableBytes, tableBytes, 1);
 }
 
-/// Not in FP16, whose loss scale is read between the passes of a step; not where a non-finite step has to be looked
-/// into before the next one moves what it saw: on the CPU, which gains nothing by it, and where such a step updates the
-/// weights.
+/// Passes write nothing that lasts but the step's state and, under the current recipe, the table of scales.
+void TrainerCore::dropStarted(const StepState& state, const Queued& before) {
+    queued_.clear();
+    backend_.synchronize();
+    program_->setState(backend_, state);
+    if (!before.table) return;
+    const ScalingState& scaling = program().scaling();
+    backend_.upload(scaling.table(), before.table->wait(), static_cast<size_t>(scaling.count()) * sizeof(ScaleEntry));
+}
+
+/// Not in FP16, whose loss scale is read between the passes of a step; not where a step is looked into before its own
+/// update; not on the CPU where steps are looked into, for it gains nothing and would do a dropped pass in vain.
 bool TrainerCore::mayGoAhead() const {
     if (config_.precision.mode == PrecisionMode::Fp16 || !faults_.none() || !finite_) return false;
     return !inspects() || (backend_.info().id != "cpu" && config_.nonfinite != NonfinitePolicy::Continue);
@@ -229,8 +247,9 @@ bool TrainerCore::mayGoAhead() const {
 StepMetrics TrainerCore::step(bool another) {
     const bool ahead = !queued_.empty();
     const auto start = ahead ? lastEnd_ : std::chrono::steady_clock::now();
-    if (!ahead) queueStep();
-    if (another && mayGoAhead()) queueStep();
+    if (!ahead) startStep(), finishStarted();
+    const bool goOn = another && mayGoAhead();
+    if (goOn) startStep();
     // While a GPU works on what was queued, the host reads the next windows.
     prepareTraining(windowsAhead());
 
@@ -242,10 +261,12 @@ StepMetrics TrainerCore::step(bool another) {
     metrics.learningRate = done.learningRate;
     StepState state;
     std::memcpy(&state, done.state->wait(), sizeof(state));
-    std::vector<TensorSlot> slots = program_->slotsOf(*done.slots, done.dearSlots);
-    metrics.numerics = record(done, slots);
     // An overflow that the FP16 loss scale answers by halving is no failure of the run.
     metrics.finite = std::isfinite(state.lossSum) && (std::isfinite(state.gradientNorm) || done.lossScale > 1);
+    if (goOn && metrics.finite) finishStarted();  // first of all: a GPU is in its passes and must not run dry
+    std::vector<TensorSlot> slots = program_->slotsOf(*done.slots, done.dearSlots);
+    if (goOn && !metrics.finite) dropStarted(state, done);
+    metrics.numerics = record(done, slots);
     if (!metrics.finite && inspects() && !done.trouble) done.trouble = inspectStep(metrics.step, &slots);
     weightSlots_ = std::move(slots);
     progress_.step = metrics.step;

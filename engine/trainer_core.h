@@ -63,10 +63,17 @@ class TrainerCore {
         float lossScale = 1;
         bool dearSlots = false;
         std::unique_ptr<kernels::HostCopy> state, slots;
+        std::unique_ptr<kernels::HostCopy> table;  ///< of scales, where the next step's passes write it
         ProbeCopies probes;
         std::shared_ptr<TroubleReport> trouble;
     };
-    void queueStep();
+    /// Queues the passes of the step after those queued, and with finishStarted its update: apart, so that the passes
+    /// of a step may run ahead of the news whether the one before was finite, but its update never does.
+    void startStep();
+    void finishStarted();
+    /// Forgets the passes of a step that was only started; training is as the step before it, which gave `state`, left
+    /// it.
+    void dropStarted(const kernels::StepState& state, const Queued& before);
     bool mayGoAhead() const;
     void requireNoneAhead() const;  ///< throws InvalidConfig: the state is that of a step whose results nobody has read
     int64_t windowsAhead() const;   ///< the first training window that no queued step reads

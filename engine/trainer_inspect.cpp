@@ -183,8 +183,9 @@ std::shared_ptr<TroubleReport> TrainerCore::inspectStep(int64_t step, const std:
         }
         if (report->text.empty())
             report->text = fmt::format(
-                "Step {}: the loss or the gradient norm is not finite, but {}", step,
-                queued_.empty() ? "no op's output is; their sum overflows" : "looked at again every op's output is");
+                "Step {}: the loss or the gradient norm is not finite, but looked at again every op's output is: their "
+                "sum overflows, or what broke them did not come again",
+                step);
     } catch (const Error& error) {
         report->text = fmt::format("Step {} is not finite; it could not be looked into: {}", step, error.what());
     }
@@ -223,11 +224,6 @@ void TrainerCore::findTrouble(TroubleReport& report, const std::vector<FiniteCou
 
 void TrainerCore::followTrouble(StepMetrics& metrics, std::shared_ptr<TroubleReport> report) {
     if (report) {
-        if (!queued_.empty())
-            report->text += fmt::format(
-                "; looked at with the weights after step {}, which ran ahead; with train.nonfinite=stop or "
-                "pause a step is looked at before the next one starts",
-                metrics.step + 1);
         report->flight.assign(flight_.begin(), flight_.end());
         metrics.trouble = report;
     }

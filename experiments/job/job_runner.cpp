@@ -264,10 +264,8 @@ void JobRunner::loop() {
 bool JobRunner::looksAhead() const {
     const int64_t step = stepper_->stepIndex() + 1;
     const auto due = [step](int64_t every) { return every > 0 && step % every == 0; };
-    const auto policy = plan_.spec.trainer.nonfinite;
-    const bool keepsGoing = policy == engine::NonfinitePolicy::Skip || policy == engine::NonfinitePolicy::Continue;
-    return keepsGoing && !auto_ && !diverged_ && !windowWanted_ && step < plan_.spec.trainer.steps &&
-           !due(plan_.spec.evalEvery) && !due(plan_.spec.checkpoint.every) && !mailbox_.hasCommands() &&
+    return !auto_ && !diverged_ && !windowWanted_ && step < plan_.spec.trainer.steps && !due(plan_.spec.evalEvery) &&
+           !due(plan_.spec.checkpoint.every) && !mailbox_.hasCommands() &&
            secondsSince(lastPoll_) + lastStepSeconds_ < std::max(kLongestPollSeconds, 4 * lastStepSeconds_);
 }
 
