@@ -34,6 +34,7 @@ class EngineStepper final : public Stepper {
     engine::LoadNote loadCheckpoint(const std::string& directory, bool allowOtherClass) override {
         return trainer_.loadCheckpoint(directory, allowOtherClass);
     }
+    std::optional<uint64_t> stateHash() const override { return trainer_.stateHash(); }
     Facts facts() const override {
         Facts facts;
         facts.device = trainer_.deviceId();

@@ -142,7 +142,7 @@ void JobRunner::adopt(const RunSpec& next, const std::string& asked) {
     if (stepper_) {
         stepper_->setLearningRateFactor(static_cast<double>(next.trainer.optimizer.learningRate) /
                                         static_cast<double>(baseRate_));
-        if (touches("probes.")) stepper_->setProbes(next.trainer.probes);
+        if (touches("probes.")) audited("change of probes", [&] { stepper_->setProbes(next.trainer.probes); });
         if (precision || touches("alarms.")) makeAlarms();
     }
     for (const SpecDifference& one : changed)
@@ -168,7 +168,8 @@ void JobRunner::applyCapture(const std::string& tensor) {
         const int index = findTensor(*store_, plan_.runId, tensor);
         const auto entry = stepper_->catalogue()[static_cast<size_t>(index)];
         const int64_t step = stepper_->stepIndex() + 1;
-        const auto values = stepper_->captureTensor(index);
+        std::vector<float> values;
+        audited("capture", [&] { values = stepper_->captureTensor(index); });
         const std::string path =
             writeCapture(store_->folder() + "/" + plan_.runId + "/captures", plan_.runId, step, entry, values);
         event("capture", fmt::format("{} kept as it enters the cast of step {}: {} values.", engine::tensorName(entry),

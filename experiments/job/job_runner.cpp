@@ -412,7 +412,8 @@ void JobRunner::judgeFinite(const engine::StepMetrics& metrics) {
 }
 
 void JobRunner::evaluate() {
-    const engine::EvalResult result = stepper_->evaluate();
+    engine::EvalResult result;
+    audited("evaluation", [&] { result = stepper_->evaluate(); });
     evaluatedStep_ = stepper_->stepIndex();
     validationLoss_ = result.loss;
     writer_->addEvaluation(evaluatedStep_, result.loss);
@@ -431,7 +432,7 @@ void JobRunner::saveCheckpoint(bool final) {
     const std::string folder = fs::absolute(store_->folder()).string() + "/" + relative;
     try {
         fs::create_directories(fs::path(folder).parent_path());
-        stepper_->saveCheckpoint(folder);
+        audited("checkpoint", [&] { stepper_->saveCheckpoint(folder); });
     } catch (const std::exception& error) {
         // A checkpoint that cannot be written is no reason to lose the training: the run goes on and says so.
         RunEvent alert;
@@ -508,6 +509,7 @@ void JobRunner::finish(RunStatus status, const std::string& reason) {
         } else if (writer_) {
             writer_->setPeakBytes(ended.peakBytes);
             if (ended.tokensPerSecond > 0) writer_->setThroughput(ended.tokensPerSecond);
+            tellAudits();
             event("ended",
                   status == RunStatus::Finished ? fmt::format("Finished after {} steps.", ended.step) : reason);
             writer_->setStatus(status, reason);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -58,6 +59,10 @@ class JobRunner {
     void afterStep(const engine::StepMetrics& metrics);
     void judgeFinite(const engine::StepMetrics& metrics);
     void evaluate();
+    void audited(const std::string& what, const std::function<void()>& look);
+    bool auditDue() const;
+    std::optional<uint64_t> hashState();
+    void tellAudits();
     void saveCheckpoint(bool final);
     void dropOldCheckpoints();
     void poll(bool force);
@@ -105,6 +110,8 @@ class JobRunner {
     int nonFiniteRunning_ = 0;
     int64_t savedStep_ = -1, failedStep_ = -1, evaluatedStep_ = -1, tokensBefore_ = 0;
     double seconds_ = 0, loss_, validationLoss_, lastStepSeconds_ = 0;
+    std::map<std::string, int> audits_;          ///< that found the state as it was, by what was audited
+    double auditSeconds_ = 0, hashSeconds_ = 0;  ///< of all hashes, of the last one
     StepClock stepClock_;
     RunMedian rates_;  ///< tokens/s
     uint64_t residentBefore_ = 0, resident_ = 0;

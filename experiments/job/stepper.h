@@ -34,6 +34,8 @@ class Stepper {
     virtual engine::WindowState window(int catalogueIndex) const = 0;
     virtual void saveCheckpoint(const std::string& directory) const = 0;
     virtual engine::LoadNote loadCheckpoint(const std::string& directory, bool allowOtherClass) = 0;
+    /// Nothing: there is no state to hash.
+    virtual std::optional<uint64_t> stateHash() const { return std::nullopt; }
 
     struct Facts {
         std::string device, deviceName, isa, determinismClass, data;

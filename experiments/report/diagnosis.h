@@ -50,7 +50,8 @@ struct AppliedChange {
 };
 
 struct Finding {
-    /// non_finite, frozen_scale, never_updated, stale_weight, outlier, clipped, underflow, staleness, loss_jump
+    /// non_finite, frozen_scale, never_updated, stale_weight, outlier, clipped, underflow, staleness, loss_jump,
+    /// audit
     std::string kind;
     int severity = 1;                   ///< 1 amber, 2 red
     std::string layer, linear, tensor;  ///< "h.1", "mlp.fc1", "input"; "" when of the whole run

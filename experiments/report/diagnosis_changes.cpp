@@ -211,7 +211,8 @@ void addFork(const Reading& reading, const Finding& finding, Changes& changes) {
     if (candidate == nullptr) return;
     candidate->change.needsFork = true;
     candidate->change.live = false;
-    expect(candidate, "non_finite", static_cast<double>(finding.lastStep - finding.firstStep + 1), 0);
+    if (finding.kind != "audit")
+        expect(candidate, "non_finite", static_cast<double>(finding.lastStep - finding.firstStep + 1), 0);
 }
 
 ScalingChoice with(ScalingChoice choice, const char* recipe) {
@@ -270,6 +271,8 @@ void proposeChanges(RunStore& store, const Reading& reading, Finding& finding) {
     Changes changes(reading, finding);
     if (finding.kind == "non_finite") {
         if (finding.severity == 2) addFork(reading, finding, changes);
+    } else if (finding.kind == "audit") {
+        addFork(reading, finding, changes);
     } else if (finding.kind == "loss_jump") {
         const float rate = changes.spec().trainer.optimizer.learningRate;
         changes.addField("learning rate", "optimizer.learning_rate", numberText(rate / 2), 0);
@@ -319,7 +322,7 @@ const char* figureOfKind(const Finding& finding) {
     if (finding.kind == "stale_weight") return "stale_codes";
     if (finding.kind == "frozen_scale") return "frozen_updates";
     if (finding.kind == "non_finite") return "non_finite";
-    if (finding.kind == "loss_jump") return "";
+    if (finding.kind == "loss_jump" || finding.kind == "audit") return "";
     return finding.changes.empty() || finding.changes.front().figure.empty() ? "underflow_share"
                                                                              : finding.changes.front().figure.c_str();
 }

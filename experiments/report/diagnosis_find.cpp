@@ -440,9 +440,25 @@ void findLossJump(const Reading& reading, std::vector<Finding>& out) {
     }
 }
 
+/// Looking is to leave training as it is; where it did not, nothing after it can be trusted.
+void findAudit(const Reading& reading, std::vector<Finding>& out) {
+    Finding finding = findingAt(reading, "audit", 2, -1, 0);
+    for (const auto& event : reading.events) {
+        if (event.alert != "audit") continue;
+        if (finding.what.empty()) finding.what = event.text, finding.firstStep = event.step;
+        finding.lastStep = event.step;
+        if (finding.evidence.size() < 8) finding.evidence.push_back({event.text, "loss", event.step, std::nan("")});
+    }
+    if (finding.what.empty()) return;
+    finding.cause =
+        "Evaluations, checkpoints, captures and probes only read. A state that changes under them is a fault of the "
+        "program, its driver or the memory: training since is not what the spec says.";
+    out.push_back(std::move(finding));
+}
+
 /// An earlier finding explains a later one on the same linear, or anywhere when everything became non-finite.
 bool explains(const Finding& cause, const Finding& effect) {
-    if (effect.firstStep + 1 < cause.firstStep) return false;
+    if (effect.kind == "audit" || effect.firstStep + 1 < cause.firstStep) return false;
     const bool soon = effect.firstStep <= cause.firstStep + kExplainsWithin || effect.firstStep <= cause.lastStep;
     if (cause.kind == "non_finite") return cause.severity == 2 || soon;
     if (effect.kind == "loss_jump") return cause.severity == 2 && soon;
@@ -469,6 +485,7 @@ void noteEffects(std::vector<Finding>& findings) {
 
 std::vector<Finding> findTroubles(const Reading& reading) {
     std::vector<Finding> all, kept;
+    findAudit(reading, all);
     findNonFinite(reading, all);
     findFrozen(reading, all);
     findStuck(reading, all);
@@ -491,8 +508,9 @@ std::vector<Finding> findTroubles(const Reading& reading) {
     }
     noteEffects(kept);
     std::stable_sort(kept.begin(), kept.end(), [](const Finding& a, const Finding& b) {
-        return std::make_tuple(-a.severity, a.firstStep, a.tensorIndex) <
-               std::make_tuple(-b.severity, b.firstStep, b.tensorIndex);
+        // Where training state was changed behind its back, nothing else can be trusted.
+        return std::make_tuple(a.kind != "audit", -a.severity, a.firstStep, a.tensorIndex) <
+               std::make_tuple(b.kind != "audit", -b.severity, b.firstStep, b.tensorIndex);
     });
     return kept;
 }

@@ -58,6 +58,9 @@ struct RunSpec {
     int64_t evalEvery = 50;  ///< steps; 0: never (the evaluation at the end stays)
     AutoPrecisionSpec autoPrecision;
     AlarmSpec alarms;
+    /// Share of the run's time that audits may take: training state hashed before and after an evaluation, a checkpoint,
+    /// a capture, a change of probes. 0: none, 1: every one.
+    double auditShare = 0.01;
 
     /// The whole document, every field present, keys in a fixed order. indent < 0: one line.
     std::string toJson(int indent = 2) const;

@@ -133,6 +133,7 @@ std::vector<SpecField> makeFields() {
         shadowMatchField(),
         boolean("probes.op_checks", AT(bool, trainer.probes.opChecks)),
         integer("probes.flight_steps", 0, 10'000, AT(int, trainer.probes.flightSteps), "; 0: none"),
+        real("probes.audit_share", 0, Low::Closed, 1, AT(double, auditShare), ", share of the run's time; 0: never"),
         plantedFaultsField(),
         real("alarms.underflow", 0, Low::Open, 1, AT(double, alarms.underflow), ", share of elements"),
         integer("alarms.underflow_steps", 1, 1'000'000, AT(int, alarms.underflowSteps)),

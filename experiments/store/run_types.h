@@ -63,7 +63,7 @@ struct RunEvent {
     std::string text;  ///< a sentence
     // Only for kind "alert":
     std::string alert;          ///< "non_finite", "loss_jump", "underflow", "clipped", "staleness", "frozen_scale",
-                                ///< "never_updated", "stale_weight", "fp8_state_missing", "disk_full", …
+                                ///< "never_updated", "stale_weight", "fp8_state_missing", "disk_full", "audit", …
     int severity = 0;           ///< 1 amber, 2 red
     std::string layer, tensor;  ///< "h.3", "mlp.fc1/input"; "" when of the whole run
     int tensorIndex = -1;       ///< in the catalogue

@@ -14,6 +14,7 @@
 #include "experiments/job/alarms.h"
 #include "experiments/job/run_queue.h"
 #include "experiments/report/compare.h"
+#include "experiments/report/diagnosis.h"
 #include "experiments/report/tensor_health.h"
 #include "experiments/store/database.h"
 #include "experiments/store/run_writer.h"
@@ -209,6 +210,61 @@ TEST(NonFinite, ContinueGoesOn) {
     TempFolder folder;
     std::string id;
     EXPECT_EQ(runWithNaN(folder, engine::NonfinitePolicy::Continue, 100, 390, &id).status, RunStatus::Finished);
+}
+
+// Audit
+// -----------------------------------------------------------------------------------------------------------------
+
+/// An evaluation that moves training state is an alert and the first finding of the diagnosis; one that does not is
+/// counted among the proofs.
+TEST(Audit, AnEvaluationThatMovesTheStateIsShown) {
+    for (const bool moves : {false, true}) {
+        TempFolder folder;
+        std::optional<uint64_t> hash = 77;
+        int evaluations = 0;
+        Script script;
+        script.hash = &hash;
+        script.evaluated = [&] { hash = *hash + (++evaluations == 2 && moves ? 1 : 0); };
+        RunSpec spec = fakeSpec(200);
+        spec.auditShare = 1;
+        std::string id;
+        EXPECT_EQ(runFake(spec, fakeOptions(folder / "s", script), &id).status, RunStatus::Finished);
+        RunStore store(folder / "s", RunStore::Mode::ReadOnly);
+        ASSERT_EQ(countAlerts(store, id, "audit"), moves ? 1 : 0);
+        std::string proof;
+        for (const auto& event : store.events(id))
+            if (event.kind == "audit") proof = event.text;
+        EXPECT_THAT(proof, HasSubstr(moves ? "2 checkpoints, 3 evaluations" : "2 checkpoints, 4 evaluations"));
+        const Diagnosis found = diagnose(store, id);
+        ASSERT_FALSE(found.findings.empty());  // the scripted scales never follow their windows
+        EXPECT_EQ(found.findings.front().kind == "audit", moves);
+        if (!moves) continue;
+        for (const auto& alert : store.alerts(id)) EXPECT_TRUE(alert.alert != "audit" || alert.step == 100);
+        const Finding& finding = found.findings.front();
+        EXPECT_EQ(finding.kind, "audit");
+        EXPECT_EQ(finding.firstStep, 100);
+        EXPECT_THAT(found.summary, HasSubstr("The evaluation after step 100 changed training state: its hash was "
+                                             "000000000000004d and is 000000000000004e"));
+        ASSERT_FALSE(finding.changes.empty());
+        EXPECT_TRUE(finding.changes.front().needsFork);
+    }
+}
+
+/// Hashes of a large model take seconds: none before the share of the run's time allows two, none at all at 0.
+TEST(Audit, KeepsToItsShareOfTime) {
+    for (const double share : {0.0, 1e-9}) {
+        TempFolder folder;
+        std::optional<uint64_t> hash = 1;
+        Script script;
+        script.hash = &hash;
+        script.evaluated = [&] { ++*hash; };
+        RunSpec spec = fakeSpec(100);
+        spec.auditShare = share;
+        std::string id;
+        runFake(spec, fakeOptions(folder / "s", script), &id);
+        RunStore store(folder / "s", RunStore::Mode::ReadOnly);
+        EXPECT_EQ(countAlerts(store, id, "audit"), 0);
+    }
 }
 
 // Alerts

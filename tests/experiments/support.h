@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -65,7 +66,9 @@ struct Script {
     std::function<void(engine::NumericsRecord&)> numerics;  ///< changes a step's record
     std::function<void(engine::StepMetrics&)> metrics;      ///< changes a step's metrics
     bool fp8StateMissing = false;
-    std::function<void(int64_t)> before;  ///< called before each step, on the job's thread
+    std::function<void()> evaluated;          ///< called by evaluate()
+    std::optional<uint64_t>* hash = nullptr;  ///< what stateHash gives; nullptr: nothing
+    std::function<void(int64_t)> before;      ///< called before each step, on the job's thread
 };
 
 /// Numbers by formula: loss from the script, tensors with amax step / 64, scale 112 and counters that grow with the
@@ -113,7 +116,11 @@ class FakeStepper : public Stepper {
         if (script_.metrics) script_.metrics(m);
         return m;
     }
-    engine::EvalResult evaluate() override { return {script_.loss(step_) + 0.1, 1024, 0}; }
+    std::optional<uint64_t> stateHash() const override { return script_.hash ? *script_.hash : std::nullopt; }
+    engine::EvalResult evaluate() override {
+        if (script_.evaluated) script_.evaluated();
+        return {script_.loss(step_) + 0.1, 1024, 0};
+    }
     int64_t stepIndex() const override { return step_; }
     int64_t tokensSeen() const override { return step_ * 256; }
     engine::MemoryPlan memoryPlan() const override {
