@@ -10,15 +10,15 @@
 #include <random>
 #include <string_view>
 
-#include "engine/checkpoint/file_io.h"
-#include "engine/checkpoint/safetensors.h"
 #include "experiments/format_info.h"
+#include "experiments/report/weight_file.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments {
 namespace {
 
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+constexpr int64_t kMaxElements = int64_t{1} << 28;
 constexpr size_t kNamesShown = 8;
 
 /// `text` as it may stand in one line of an error.
@@ -53,15 +53,15 @@ int64_t parseLine(std::string_view line, const std::string& where, std::vector<f
 }
 
 TensorValues readSafetensors(const std::string& path, const std::string& name) {
-    const engine::FileReader file(path);
-    const engine::SafetensorsIndex index = engine::readSafetensorsIndex(file);
-    const engine::SafetensorsEntry* entry =
-        name.empty() && index.entries.size() == 1 ? &index.entries[0] : index.find(name);
-    if (!entry) {
+    const WeightFile file(path);
+    const auto& entries = file.entries();
+    const bool only = name.empty() && entries.size() == 1;
+    size_t at = 0;
+    while (at < entries.size() && !only && entries[at].name != name) ++at;
+    if (at == entries.size()) {
         std::string names;
-        for (size_t i = 0; i < index.entries.size() && i < kNamesShown; ++i)
-            names += (i ? ", " : "") + index.entries[i].name;
-        if (index.entries.size() > kNamesShown) names += fmt::format(", ... ({} in all)", index.entries.size());
+        for (size_t i = 0; i < entries.size() && i < kNamesShown; ++i) names += (i ? ", " : "") + entries[i].name;
+        if (entries.size() > kNamesShown) names += fmt::format(", ... ({} in all)", entries.size());
         throw Error(ErrorCode::InvalidConfig,
                     fmt::format("tensor: {}: {}; allowed: {}", path,
                                 name.empty() ? std::string("which tensor? FILE.safetensors:NAME")
@@ -69,9 +69,17 @@ TensorValues readSafetensors(const std::string& path, const std::string& name) {
                                 names));
     }
     TensorValues result;
-    result.values = engine::readSafetensorsValues(file, *entry);
-    result.cols = entry->shape.empty() ? 1 : entry->shape.back();
-    result.rows = result.cols ? static_cast<int64_t>(result.values.size()) / result.cols : 1;
+    const engine::SafetensorsEntry& entry = entries[at];
+    const auto refuse = [&](const std::string& why) {
+        throw Error(ErrorCode::InvalidConfig, fmt::format("tensor: {}: tensor {} {}", path, shown(entry.name), why));
+    };
+    if (entry.count() == 0) refuse("holds no values");
+    if (entry.count() > kMaxElements)
+        refuse(fmt::format("has {} elements; allowed: up to {}, and mantissa-run inspect for any number", entry.count(),
+                           kMaxElements));
+    result.values = file.sample(at, kMaxElements).values;
+    result.cols = entry.shape.empty() ? 1 : entry.shape.back();
+    result.rows = static_cast<int64_t>(result.values.size()) / result.cols;
     return result;
 }
 
@@ -82,6 +90,7 @@ TensorValues parseTensorValues(const std::string& text, const std::string& where
     int64_t lines = 0, width = 0;
     bool equal = true;
     std::string_view rest = text;
+    if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);  // spreadsheets write a byte order mark
     while (!rest.empty()) {
         const size_t end = std::min(rest.find('\n'), rest.size());
         const std::string_view line = rest.substr(0, end);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
 #include "kernels/error.h"
 
@@ -17,8 +19,8 @@ constexpr int64_t kLargestCount = int64_t{1} << 48;
 /// Bytes of an element; 0: a type the format does not have.
 int64_t elementBytes(const std::string& dtype) {
     static const std::map<std::string, int64_t> kBytes = {
-        {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},  {"U32", 4},     {"F16", 2},    {"BF16", 2},
-        {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+        {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},  {"U32", 4},     {"F16", 2},     {"BF16", 2},
+        {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
     const auto found = kBytes.find(dtype);
     return found == kBytes.end() ? 0 : found->second;
 }
@@ -38,7 +40,10 @@ SafetensorsEntry parseEntry(const FileReader& file, const std::string& name, con
     entry.name = name;
     entry.dtype = value.at("dtype").get<std::string>();
     const int64_t size = elementBytes(entry.dtype);
-    if (size == 0) file.fail("tensor " + name + " has the unknown type " + entry.dtype);
+    if (size == 0)
+        file.fail("tensor " + name + " has the unknown type " + entry.dtype +
+                  "; allowed: F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, I64, I32, I16, I8, U64, U32, U16, U8, "
+                  "BOOL");
     int64_t count = 1;
     for (const nlohmann::json& dimension : value.at("shape")) {
         const auto extent = dimension.get<int64_t>();
@@ -59,6 +64,17 @@ SafetensorsEntry parseEntry(const FileReader& file, const std::string& name, con
     return entry;
 }
 
+/// Of two entries with one name a parser keeps one without a word; the format forbids them.
+nlohmann::json parseHeader(const FileReader& file, const std::string& text) {
+    std::set<std::string> names;
+    return nlohmann::json::parse(text, [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+        if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
+            !names.insert(parsed.get<std::string>()).second)
+            file.fail("has two tensors with the name " + parsed.get<std::string>());
+        return true;
+    });
+}
+
 }  // namespace
 
 int64_t SafetensorsEntry::count() const {
@@ -76,13 +92,15 @@ const SafetensorsEntry* SafetensorsIndex::find(const std::string& name) const {
 SafetensorsIndex readSafetensorsIndex(const FileReader& file) {
     uint64_t length = 0;
     file.read(0, &length, sizeof(length));
-    if (length < 2 || length > kLargestHeader || length > file.size() - sizeof(length))
-        file.fail("is not a safetensors file");
+    if (length < 2 || length > file.size() - sizeof(length)) file.fail("is not a safetensors file");
+    if (length > kLargestHeader)
+        file.fail("is not a safetensors file, or its header of " + std::to_string(length) +
+                  " bytes is too long; allowed: up to " + std::to_string(kLargestHeader));
     std::string text(length, '\0');
     file.read(sizeof(length), text.data(), text.size());
     SafetensorsIndex index;
     try {
-        const nlohmann::json header = nlohmann::json::parse(text);
+        const nlohmann::json header = parseHeader(file, text);
         if (!header.is_object()) file.fail("is not a safetensors file");
         for (const auto& [name, value] : header.items()) {
             if (name == "__metadata__")
@@ -94,7 +112,8 @@ SafetensorsIndex readSafetensorsIndex(const FileReader& file) {
         file.fail("has a damaged safetensors header");
     }
     std::sort(index.entries.begin(), index.entries.end(),
-              [](const auto& a, const auto& b) { return a.offset < b.offset; });
+              // A tensor without elements stands before the one that begins where it ends.
+              [](const auto& a, const auto& b) { return std::tie(a.offset, a.bytes) < std::tie(b.offset, b.bytes); });
     for (size_t i = 1; i < index.entries.size(); ++i)
         if (index.entries[i].offset < index.entries[i - 1].offset + index.entries[i - 1].bytes)
             file.fail("tensors " + index.entries[i - 1].name + " and " + index.entries[i].name + " overlap");

@@ -307,7 +307,7 @@ void addNumericsCommands(CLI::App& app, Context& context) {
     asking->callback([&context, options] { context.run = [&context, options] { return whatIf(context, *options); }; });
 
     CLI::App* ranking = app.add_subcommand(
-        "shadow", "Products ranked by damage: their output against the same product in higher precision");
+        "shadow", "Products ranked by damage: 64 rows of their output against the same product in higher precision");
     ranking->add_option("RUN", options->run, "Id or name")->required();
     ranking->add_option("--from", options->from, "First step")->check(CLI::NonNegativeNumber);
     ranking->add_option("--to", options->to, "Last step")->check(CLI::NonNegativeNumber);

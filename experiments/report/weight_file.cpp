@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "experiments/format_codec.h"
 #include "kernels/error.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int kFirstExponent = -150, kBins = 280;  // as the engine's histograms
 constexpr uint64_t kChunk = 1u << 16;              // elements between two looks at the file's length
+constexpr uint64_t kKeptBytes = 64u << 20;         // read and still mapped in
 
 double half(uint16_t bits) {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -73,6 +75,10 @@ void decodeType(const std::string& type, const uint8_t* from, size_t count, doub
         const std::vector<double>& table = fp8Table(type == "F8_E5M2");
         return decode<uint8_t>(from, count, out, [&](uint8_t code) { return table[code]; });
     }
+    if (type == "F8_E8M0")
+        return decode<uint8_t>(from, count, out, [](uint8_t code) {
+            return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
+        });
     if (type == "I64") return decode<int64_t>(from, count, out, plain);
     if (type == "U64") return decode<uint64_t>(from, count, out, plain);
     if (type == "I32") return decode<int32_t>(from, count, out, plain);
@@ -145,6 +151,12 @@ struct WeightFile::Impl {
         if (file >= 0) close(file);
     }
     [[noreturn]] void fail(const std::string& why) const { throw Error(ErrorCode::InvalidFile, path + ": " + why); }
+    /// What has been read once does not stay in this program's memory; the system may keep it.
+    void leave(uint64_t from, uint64_t to) const {
+        const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+        from = from / page * page, to = to / page * page;
+        if (to > from) madvise(const_cast<uint8_t*>(bytes) + from, to - from, MADV_DONTNEED);
+    }
     /// A page beyond the end of a file that was cut short would end the program.
     void checkLength() const {
         struct stat now {};
@@ -189,11 +201,14 @@ WeightStatistics WeightFile::statistics(size_t index, const std::function<bool(d
     const size_t size = elementSize(entry.dtype);
     std::vector<double> values(std::min<uint64_t>(kChunk, count));
     Sums sums;
+    uint64_t left = entry.offset;  // bytes before it have been left
     for (uint64_t at = 0; at < count; at += kChunk) {
         const size_t n = static_cast<size_t>(std::min<uint64_t>(kChunk, count - at));
         impl_->checkLength();
         decodeType(entry.dtype, impl_->bytes + entry.offset + at * size, n, values.data());
         sums.add(values.data(), n);
+        if (const uint64_t end = entry.offset + (at + n) * size; end - left >= kKeptBytes || at + n == count)
+            impl_->leave(std::exchange(left, end), end);
         if (goOn && at / kChunk % 32 == 31 && !goOn(static_cast<double>(at + n) / static_cast<double>(count)))
             return {};
     }

@@ -50,9 +50,10 @@ class WeightFile {
     const std::vector<engine::SafetensorsEntry>& entries() const;  ///< by offset
     const std::map<std::string, std::string>& metadata() const;
 
-    /// Reads the tensor once; about 3 ns an element. goOn(share) is asked about 100 times a second and may say false:
-    /// then the result is empty (elements 0). Every type of the format is read; complex layouts do not exist in it.
-    /// Throws InvalidFile when the file was cut short since it was opened.
+    /// Reads the tensor once; about 3 ns an element, and no more than 64 MiB of it are in memory at a time. goOn(share)
+    /// is asked about 100 times a second and may say false: then the result is empty (elements 0). Every type of the
+    /// format is read; complex layouts do not exist in it. Throws InvalidFile when the file was cut short since it was
+    /// opened.
     WeightStatistics statistics(size_t entry, const std::function<bool(double)>& goOn = {}) const;
     /// At most `limit` values. A tensor's last dimension is the row.
     WeightSample sample(size_t entry, int64_t limit = int64_t{1} << 20) const;

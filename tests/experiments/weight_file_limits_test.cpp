@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint/safetensors.h"
 #include "experiments/report/weight_file.h"
+#include "experiments/tensor_input.h"
 #include "tests/experiments/support.h"
 
 namespace mantissa::experiments {
@@ -57,6 +58,78 @@ TEST(WeightFileLimits, SixGigabytesOpenAtOnceAndTheLastTensorIsRead) {
     EXPECT_FALSE(sample.whole);
 }
 
+int64_t residentPages() {
+    int64_t total = 0, resident = 0;
+    std::ifstream("/proc/self/statm") >> total >> resident;
+    return resident;
+}
+
+/// Pages that were read do not stay: reading a tensor takes no memory worth speaking of, however long it is.
+TEST(WeightFileLimits, ReadingALongTensorKeepsMemorySmall) {
+    test::TempFolder folder;
+    const std::string path = folder / "long.safetensors";
+    std::vector<engine::SafetensorsEntry> entries(1);
+    entries[0].name = "w";
+    entries[0].dtype = "F64";
+    entries[0].shape = {1 << 13, 1 << 13};  // 512 MiB, a hole in the file
+    test::writeAll(path, engine::makeSafetensorsHeader(entries, {}));
+    std::filesystem::resize_file(path, entries[0].offset + entries[0].bytes);
+    const WeightFile file(path);
+    const int64_t before = residentPages();
+    int64_t most = before;
+    const WeightStatistics statistics = file.statistics(0, [&](double) {
+        most = std::max(most, residentPages());
+        return true;
+    });
+    EXPECT_EQ(statistics.zeros, uint64_t{1} << 26);
+    const int64_t megabyte = (1 << 20) / sysconf(_SC_PAGESIZE);
+    EXPECT_LT(most - before, 128 * megabyte);
+    EXPECT_LT(residentPages() - before, 16 * megabyte);
+}
+
+/// Every type of the format is read; a tensor without elements is none that overlaps.
+TEST(WeightFileLimits, EveryTypeAndAnEmptyTensor) {
+    test::TempFolder folder;
+    const std::string path = folder / "types.safetensors";
+    const std::pair<const char*, std::string> types[] = {{"F64", std::string("\0\0\0\0\0\0\0\x40", 8)},
+                                                         {"F32", std::string("\0\0\0\x40", 4)},
+                                                         {"F16", std::string("\0\x40", 2)},
+                                                         {"BF16", std::string("\0\x40", 2)},
+                                                         {"F8_E4M3", "\x40"},
+                                                         {"F8_E5M2", "\x40"},
+                                                         {"F8_E8M0", "\x80"},
+                                                         {"I64", std::string("\2\0\0\0\0\0\0\0", 8)},
+                                                         {"I32", std::string("\2\0\0\0", 4)},
+                                                         {"I16", std::string("\2\0", 2)},
+                                                         {"I8", "\2"},
+                                                         {"U64", std::string("\2\0\0\0\0\0\0\0", 8)},
+                                                         {"U32", std::string("\2\0\0\0", 4)},
+                                                         {"U16", std::string("\2\0", 2)},
+                                                         {"U8", "\2"},
+                                                         {"BOOL", "\2"}};
+    std::vector<engine::SafetensorsEntry> entries;
+    std::string data;
+    for (const auto& [type, bytes] : types) {
+        entries.push_back({std::string("zz-") + type, type, {0, 5}, 0, 0});  // begins where the next one does
+        entries.push_back({type, type, {1}, 0, 0});
+        data += bytes;
+    }
+    test::writeAll(path, engine::makeSafetensorsHeader(entries, {}) + data);
+    const WeightFile file(path);
+    ASSERT_EQ(file.entries().size(), entries.size());
+    for (size_t i = 0; i < entries.size(); ++i) {
+        const auto& entry = file.entries()[i];
+        const WeightStatistics statistics = file.statistics(i);
+        EXPECT_EQ(statistics.amax, entry.count() ? 2 : 0) << entry.name;
+        EXPECT_EQ(file.sample(i).values.size(), static_cast<size_t>(entry.count())) << entry.name;
+        if (entry.count())
+            EXPECT_EQ(readTensorFile(path + ":" + entry.name).values, std::vector<float>{2}) << entry.name;
+        else
+            EXPECT_THAT(test::sentence([&] { readTensorFile(path + ":" + entry.name); }),
+                        HasSubstr(entry.name + " holds no values"));
+    }
+}
+
 TEST(WeightFileLimits, HeadersThatLieAreOneSentenceWithThePath) {
     test::TempFolder folder;
     const std::string path = folder / "bad.safetensors";
@@ -75,13 +148,54 @@ TEST(WeightFileLimits, HeadersThatLieAreOneSentenceWithThePath) {
         return std::string("{\"t\": {\"dtype\": \"") + dtype + "\", \"shape\": " + shape +
                ", \"data_offsets\": " + offsets + "}}";
     };
-    EXPECT_THAT(told(withHeader(entry("F99", "[1]", "[0, 4]"), 4)), HasSubstr("unknown type F99"));
+    EXPECT_THAT(told(withHeader(entry("F99", "[1]", "[0, 4]"), 4)), HasSubstr("unknown type F99; allowed: F64, F32"));
+    EXPECT_THAT(told(withHeader(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, )"
+                                R"("a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})",
+                                8)),
+                HasSubstr("has two tensors with the name a"));
     EXPECT_THAT(told(withHeader(entry("F32", "[-1]", "[0, 4]"), 4)), HasSubstr("impossible shape"));
     EXPECT_THAT(told(withHeader(entry("F32", "[4000000000, 4000000000, 4000000000]", "[0, 4]"), 4)),
                 HasSubstr("impossible shape"));
     EXPECT_THAT(told(withHeader(entry("F32", "[2]", "[0, 4]"), 4)), HasSubstr("offsets do not fit its shape"));
     EXPECT_THAT(told(withHeader(entry("F32", "[2]", "[0, 8]"), 4)), HasSubstr("cut off"));
     EXPECT_THAT(told(withHeader(entry("F32", "[1]", "[18446744073709551612, 0]"), 4)), HasSubstr("bad.safetensors"));
+}
+
+TEST(WeightFileLimits, AHeaderBeyondTheFormatsLimitSaysSo) {
+    test::TempFolder folder;
+    const std::string path = folder / "header.safetensors";
+    const uint64_t length = 150'000'000;
+    test::writeAll(path, std::string(reinterpret_cast<const char*>(&length), sizeof length));
+    std::filesystem::resize_file(path, length + 100);
+    EXPECT_THAT(test::sentence([&] { WeightFile file(path); }),
+                HasSubstr("its header of 150000000 bytes is too long; allowed: up to 100000000"));
+}
+
+TEST(WeightFileLimits, TheTensorBenchRefusesWhatDoesNotFit) {
+    test::TempFolder folder;
+    const std::string path = folder / "large.safetensors";
+    std::vector<engine::SafetensorsEntry> entries(1);
+    entries[0].name = "w";
+    entries[0].dtype = "F32";
+    entries[0].shape = {1 << 15, 1 << 15};
+    test::writeAll(path, engine::makeSafetensorsHeader(entries, {}));
+    std::filesystem::resize_file(path, entries[0].offset + entries[0].bytes);
+    EXPECT_THAT(test::sentence([&] { readTensorFile(path); }),
+                HasSubstr("tensor w has 1073741824 elements; allowed: up to 268435456"));
+}
+
+TEST(WeightFileLimits, ACsvFileOfASpreadsheetMayBeginWithAMark) {
+    test::TempFolder folder;
+    test::writeAll(folder / "a.csv",
+                   "\xEF\xBB\xBF"
+                   "1,2\r\n3,nan\r\n");
+    const TensorValues values = readTensorFile(folder / "a.csv");
+    EXPECT_EQ(values.rows, 2);
+    EXPECT_EQ(values.values.front(), 1);
+    EXPECT_TRUE(std::isnan(values.values.back()));
+    test::writeAll(folder / "b.csv", "amax,scale\n1,2\n");
+    EXPECT_THAT(test::sentence([&] { readTensorFile(folder / "b.csv"); }),
+                HasSubstr("value 1 \"amax\" is not a number; allowed: decimal numbers, nan, inf, -inf"));
 }
 
 /// Random damage to a good file: it opens and all its tensors can be read, or there is one sentence; never a crash.
