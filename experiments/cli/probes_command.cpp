@@ -39,6 +39,7 @@ int probes(const Context& context, const Options& options) {
     }
     if (context.json) {
         printJson({{"rounds", cost.rounds},
+                   {"turn_steps", cost.turnSteps},
                    {"plain_ms", number(cost.plainMs)},
                    {"cheap_ms", number(cost.cheapMs)},
                    {"everything_ms", number(cost.everythingMs)},
@@ -52,8 +53,8 @@ int probes(const Context& context, const Options& options) {
                    {"audits", audits}});
         return good ? kDone : kRunFailed;
     }
-    std::printf("%s, %s: %d rounds of three steps each, in turn\n\n", spec.modelName().c_str(),
-                spec.recipeName().c_str(), cost.rounds);
+    std::printf("%s, %s: %d rounds of %d steps of each kind, in turn\n\n", spec.modelName().c_str(),
+                spec.recipeName().c_str(), cost.rounds, cost.turnSteps);
     printTable({"statistics", "median ms", "longer"},
                {{"none", digits(cost.plainMs, 4), ""},
                 {"cheap set every step", digits(cost.cheapMs, 4),

@@ -16,7 +16,8 @@ namespace mantissa::experiments {
 /// Steps of the same training, interleaved, in turn: without statistics, with the cheap set (counters, amax), with
 /// everything (dear set, exponents, op checks, shadow products of every linear).
 struct ProbeCost {
-    int rounds = 0;                                     ///< each one step of every kind
+    int rounds = 0;                                     ///< each one turn of every kind
+    int turnSteps = 1;                                  ///< steps of a turn; on a CPU one
     double plainMs = 0, cheapMs = 0, everythingMs = 0;  ///< medians
     double cheap = 0, cheapLow = 0, cheapHigh = 0;      ///< median of the rounds' ratios less 1, and its 95 % interval
     double everything = 0, everythingLow = 0, everythingHigh = 0;  ///< the same, with everything against the cheap set
