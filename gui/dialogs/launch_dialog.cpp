@@ -116,6 +116,11 @@ LaunchDialog::LaunchDialog(RunController& controller, QWidget* parent) : QDialog
         this, kDevices, [] { return experiments::deviceReports(); },
         [this](const std::vector<experiments::DeviceReport>& reports) { form_->setDevices(reports); });
     fillList();
+    const QList<QListWidgetItem*> nano = list_->findItems(QStringLiteral("nano"), Qt::MatchExactly);
+    if (!nano.isEmpty()) {  // marked before the list has the focus, which would choose its first row
+        const QSignalBlocker quiet(list_);
+        list_->setCurrentItem(nano.first());
+    }
     form_->setSpec(experiments::presetSpec("nano"));
     connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
 }

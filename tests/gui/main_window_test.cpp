@@ -171,6 +171,15 @@ TEST_F(Window, LaunchShowsErrorUnderItsFieldAndStartIsOff) {
     EXPECT_TRUE(dialog.startButton()->isEnabled());
 }
 
+TEST_F(Window, LaunchMarksThePresetThatFillsItsForm) {
+    LaunchDialog& dialog = window_->openLaunch();
+    ASSERT_NE(dialog.presetList().currentItem(), nullptr);
+    EXPECT_EQ(dialog.presetList().currentItem()->text(), QStringLiteral("nano"));
+    EXPECT_EQ(dialog.form().name(), QStringLiteral("nano-fp8-delayed-s1"));
+    dialog.presetList().setFocus();
+    EXPECT_EQ(dialog.form().name(), QStringLiteral("nano-fp8-delayed-s1")) << "the focus alone chooses nothing";
+}
+
 TEST_F(Window, LaunchKeepsEveryRecipeOfASpec) {
     LaunchDialog& dialog = window_->openLaunch();
     for (const char* recipe : {"delayed", "current", "fixed", "block128", "mxfp8", "nvfp4"}) {
