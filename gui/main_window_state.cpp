@@ -173,9 +173,14 @@ void MainWindow::quit(int times) {
 
 void MainWindow::closeEvent(QCloseEvent* event) {
     if (controller_.ownsGoingRuns() && !closing_) {
-        QMessageBox ask(QMessageBox::NoIcon, tr("A run is going"),
-                        tr("A run of this program is going. It can stop with a checkpoint and go on later from there."),
-                        QMessageBox::NoButton, this);
+        const int waiting = controller_.ownWaitingCount();
+        QString text = tr("A run of this program is going. It can stop with a checkpoint and go on later from there.");
+        if (waiting > 0)
+            text += waiting == 1
+                        ? tr(" The run that waits behind it will not start; it stays in the list as stopped.")
+                        : tr(" The %1 runs that wait behind it will not start; they stay in the list as stopped.")
+                              .arg(waiting);
+        QMessageBox ask(QMessageBox::NoIcon, tr("A run is going"), text, QMessageBox::NoButton, this);
         QPushButton* stop = ask.addButton(tr("Stop with a checkpoint and quit"), QMessageBox::AcceptRole);
         ask.addButton(tr("Stay"), QMessageBox::RejectRole);
         ask.exec();

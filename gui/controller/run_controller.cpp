@@ -337,6 +337,13 @@ int RunController::goingCount() const {
         std::count_if(runs_.begin(), runs_.end(), [](const RunInfo& info) { return info.going(); }));
 }
 
+int RunController::ownWaitingCount() const {
+    return static_cast<int>(std::count_if(ownJobs_.begin(), ownJobs_.end(), [this](const auto& job) {
+        const RunInfo* info = run(job->id);
+        return info && !info->going() && !job->ended;
+    }));
+}
+
 QString RunController::phaseText(const QString& id) const {
     for (const auto& job : ownJobs_)
         if (job->id == id) return job->phase;

@@ -115,6 +115,8 @@ class RunController : public QObject {
     /// elsewhere; "" = none.
     QString currentRun() const;
     int goingCount() const;
+    /// Runs of this program that have not begun: they wait for the device.
+    int ownWaitingCount() const;
     /// Waiting or first phases of a run of this process in words ("Planning memory"); "" once it steps.
     QString phaseText(const QString& id) const;
     bool ownsGoingRuns() const;  ///< also one that is about to start

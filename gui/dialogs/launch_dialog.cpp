@@ -112,6 +112,11 @@ LaunchDialog::LaunchDialog(RunController& controller, QWidget* parent) : QDialog
         connect(new QShortcut(key, this), &QShortcut::activated, this, [this] {
             if (start_->isEnabled()) start();
         });
+    // On Start, where the dialog begins, Return alone starts too; in the form it ends an entry.
+    for (const Qt::Key key : {Qt::Key_Return, Qt::Key_Enter})
+        connect(new QShortcut(key, start_, nullptr, nullptr, Qt::WidgetShortcut), &QShortcut::activated, this,
+                [this] { start(); });
+    start_->setFocus();
     controller_.compute(
         this, kDevices, [] { return experiments::deviceReports(); },
         [this](const std::vector<experiments::DeviceReport>& reports) { form_->setDevices(reports); });

@@ -37,10 +37,11 @@ TEST_F(Limits, OnTheSizeOfFilesAreNamed) {
 TEST_F(Limits, OnOpenFilesAreNamed) {
     ASSERT_EQ(train("--name one").code, 0);
     int refused = 0;
-    for (int files = 4; files < 12; ++files) {
+    // How many files a shell of a test already has open depends on who started it.
+    for (int files = 4; files < 40; ++files) {
         const Result result = shell(fmt::format("ulimit -n {}; $M note one again", files));
         EXPECT_THAT(result.err, Not(HasSubstr("another program"))) << files;
-        if (result.code == 0) continue;
+        if (result.code == 0 || result.code == 127) continue;  // 127: not even the loader could open the libraries
         ++refused;
         EXPECT_EQ(result.code, 3) << files << ": " << result.err;
         EXPECT_THAT(result.err, HasSubstr("too many files are open (ulimit -n)")) << files;

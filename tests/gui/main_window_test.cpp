@@ -180,6 +180,18 @@ TEST_F(Window, LaunchMarksThePresetThatFillsItsForm) {
     EXPECT_EQ(dialog.form().name(), QStringLiteral("nano-fp8-delayed-s1")) << "the focus alone chooses nothing";
 }
 
+TEST_F(Window, LaunchBeginsOnStartAndReturnStarts) {
+    LaunchDialog& dialog = window_->openLaunch();
+    dialog.form().setSpec(mantissa::experiments::presetSpec("tiny"));
+    ASSERT_TRUE(waitFor([&] { return dialog.startButton()->isEnabled(); }, 5000));
+    ASSERT_EQ(dialog.focusWidget(), dialog.startButton()) << "a keyboard begins on Start, not on a button of the head";
+    QApplication::setActiveWindow(&dialog);
+    QTest::keyClick(dialog.startButton(), Qt::Key_Return);
+    EXPECT_TRUE(waitFor([&] { return !controller_->runs().isEmpty(); }, 10'000));
+    controller_->stopAll(true);
+    EXPECT_TRUE(waitFor([&] { return !controller_->ownsGoingRuns(); }));
+}
+
 TEST_F(Window, LaunchKeepsEveryRecipeOfASpec) {
     LaunchDialog& dialog = window_->openLaunch();
     for (const char* recipe : {"delayed", "current", "fixed", "block128", "mxfp8", "nvfp4"}) {
