@@ -247,6 +247,7 @@ WeightSample WeightFile::sample(size_t index, int64_t limit) const {
 }
 
 std::vector<WeightWhatIf> weightWhatIf(const WeightSample& sample) {
+    if (sample.values.empty()) return {};
     TensorRequest request;
     request.values = sample.values;
     request.rows = sample.rows;

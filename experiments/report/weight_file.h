@@ -69,7 +69,7 @@ struct WeightWhatIf {
     double underflow = 0, clipped = 0;  ///< shares of all elements
     double sqnrDb = 0;                  ///< infinite without error
 };
-/// Every recipe of the tensor bench; fixed is at scale 1.
+/// Every recipe of the tensor bench; fixed is at scale 1. Empty for a tensor without elements.
 std::vector<WeightWhatIf> weightWhatIf(const WeightSample& sample);
 
 }  // namespace mantissa::experiments

@@ -122,6 +122,7 @@ TEST(WeightFileLimits, EveryTypeAndAnEmptyTensor) {
         const WeightStatistics statistics = file.statistics(i);
         EXPECT_EQ(statistics.amax, entry.count() ? 2 : 0) << entry.name;
         EXPECT_EQ(file.sample(i).values.size(), static_cast<size_t>(entry.count())) << entry.name;
+        EXPECT_EQ(weightWhatIf(file.sample(i)).empty(), entry.count() == 0) << entry.name;
         if (entry.count())
             EXPECT_EQ(readTensorFile(path + ":" + entry.name).values, std::vector<float>{2}) << entry.name;
         else
