@@ -133,7 +133,7 @@ void toFloat(const PackSource& source, int64_t index, int64_t n, float* out) {
             const float* in = static_cast<const float*>(source.data) + index;
             if (source.tf32)
                 for (int64_t i = 0; i < n; ++i) out[i] = cutToTf32(in[i]);
-            else
+            else if (n > 0)  // of nothing there may be no address
                 __builtin_memcpy(out, in, static_cast<size_t>(n) * 4);
         }
     }
@@ -197,6 +197,7 @@ constexpr ByteOrder kStraight = makeOrder(false), kInterleave = makeOrder(true);
 
 /// n consecutive elements as BF16, followed by one zero when n is odd.
 void toBf16(const PackSource& source, int64_t index, int64_t n, uint16_t* out) {
+    if (n == 0) return;  // of nothing there may be no address
     if (n % 2) out[n] = 0;
     if (source.type == DType::BF16) {
         __builtin_memcpy(out, static_cast<const uint16_t*>(source.data) + index, static_cast<size_t>(n) * 2);
