@@ -15,10 +15,6 @@ namespace mantissa::experiments {
 
 namespace {
 
-double secondsSince(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 std::string errorText(const SpecError& error) {
     std::string allowed;
     for (const auto& word : error.allowed) allowed += (allowed.empty() ? "" : ", ") + word;

@@ -20,10 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-double secondsSince(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 uint64_t folderBytes(const std::string& folder) {
     uint64_t bytes = 0;
     std::error_code code;
@@ -490,42 +486,6 @@ void JobRunner::post(const RunEvent& given) {
     row.timeMs = nowMs();
     writer_->addEvent(row);
     mailbox_.post(JobEventRow{row});
-}
-
-void JobRunner::finish(RunStatus status, const std::string& reason) {
-    JobEnded ended;
-    ended.status = status;
-    ended.reason = reason;
-    ended.step = stepper_ && !before_ ? stepper_->stepIndex() : plan_.checkpointStep;
-    ended.loss = loss_;
-    ended.validationLoss = validationLoss_;
-    ended.seconds = seconds_;
-    ended.tokensPerSecond = rates_.median();
-    const uint64_t peak = peakResidentMemory();
-    if (stepper_ && peak > residentBefore_) ended.peakBytes = peak - residentBefore_;
-    try {
-        if (before_) {
-            writeStatus(*store_, plan_.runId, before_->status, before_->statusText);
-        } else if (writer_) {
-            writer_->setPeakBytes(ended.peakBytes);
-            if (ended.tokensPerSecond > 0) writer_->setThroughput(ended.tokensPerSecond);
-            tellAudits();
-            event("ended",
-                  status == RunStatus::Finished ? fmt::format("Finished after {} steps.", ended.step) : reason);
-            writer_->setStatus(status, reason);
-            // On a full disk the end waits a little for room; after that what is in memory is lost, and the run reads
-            // "interrupted".
-            for (int tries = 0; !writer_->flush(true) && tries < 50 && !stopNow_; ++tries) mailbox_.waitForCommand(200);
-            if (storeAway_) rescueStore(ended);
-            if (writer_->somethingWaits())
-                ended.notStored = fmt::format("{}: steps after {} and the end of the run are not in the store",
-                                              writer_->problem(), store_->run(plan_.runId).value_or(RunSummary{}).step);
-            writer_->compactAll();
-        }
-    } catch (const std::exception& error) {
-        if (ended.reason.empty()) ended.reason = error.what();
-    }
-    mailbox_.post(std::move(ended));
 }
 
 uint64_t JobRunner::residentBytes() const {

@@ -43,6 +43,9 @@ class JobRunner {
 
   private:
     using Clock = std::chrono::steady_clock;
+    static double secondsSince(Clock::time_point start) {
+        return std::chrono::duration<double>(Clock::now() - start).count();
+    }
     static constexpr int kDivergedSteps = 100;  ///< non-finite steps running that end a run under policy skip
     static constexpr double kFlushSeconds = 0.2, kPollSeconds = 0.05;
     static constexpr double kLongestPollSeconds = 0.1;  ///< or four steps: commands of other processes wait no longer

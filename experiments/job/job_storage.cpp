@@ -1,20 +1,13 @@
-// JobRunner and its store: commits, a full disk, a file that has gone.
+// JobRunner and its store: commits, a full disk, a file that has gone, the end of the run.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "experiments/job/job_runner.h"
+#include "experiments/job/process_memory.h"
 #include "experiments/text/number_text.h"
 
 namespace mantissa::experiments {
-
-namespace {
-
-double secondsSince(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 void JobRunner::flush(bool force, bool full) {
     if (!force && secondsSince(lastFlush_) < kFlushSeconds) return;
@@ -82,6 +75,43 @@ void JobRunner::rescueStore(JobEnded& ended) {
     } catch (const std::exception& error) {
         ended.notStored += fmt::format("it could not be saved beside it ({})", error.what());
     }
+}
+
+void JobRunner::finish(RunStatus status, const std::string& reason) {
+    JobEnded ended;
+    ended.status = status;
+    ended.reason = reason;
+    ended.step = stepper_ && !before_ ? stepper_->stepIndex() : plan_.checkpointStep;
+    ended.loss = loss_;
+    ended.validationLoss = validationLoss_;
+    ended.seconds = seconds_;
+    ended.tokensPerSecond = rates_.median();
+    const uint64_t peak = peakResidentMemory();
+    if (stepper_ && peak > residentBefore_) ended.peakBytes = peak - residentBefore_;
+    try {
+        if (before_) {
+            writeStatus(*store_, plan_.runId, before_->status, before_->statusText);
+        } else if (writer_) {
+            writer_->setPeakBytes(ended.peakBytes);
+            if (ended.tokensPerSecond > 0) writer_->setThroughput(ended.tokensPerSecond);
+            tellAudits();
+            event("ended",
+                  status == RunStatus::Finished ? fmt::format("Finished after {} steps.", ended.step) : reason);
+            writer_->setStatus(status, reason);
+            watchStore();
+            // On a full disk the end waits a little for room; after that what is in memory is lost, and the run reads
+            // "interrupted".
+            for (int tries = 0; !writer_->flush(true) && tries < 50 && !stopNow_; ++tries) mailbox_.waitForCommand(200);
+            if (storeAway_) rescueStore(ended);
+            if (writer_->somethingWaits())
+                ended.notStored = fmt::format("{}: steps after {} and the end of the run are not in the store",
+                                              writer_->problem(), store_->run(plan_.runId).value_or(RunSummary{}).step);
+            writer_->compactAll();
+        }
+    } catch (const std::exception& error) {
+        if (ended.reason.empty()) ended.reason = error.what();
+    }
+    mailbox_.post(std::move(ended));
 }
 
 }  // namespace mantissa::experiments
