@@ -156,14 +156,10 @@ void checkDevice(const TensorRequest& request, NumberFormat format, const std::v
     if (!onGpu(request)) return;
     if (!isBlockRecipe(request.recipe) && !isFp8(format))
         refuse("device", fmt::format("{} is cast on the CPU alone; allowed there: e4m3, e5m2, nvfp4", request.format));
-    if (!isBlockRecipe(request.recipe)) return;
-    if (request.recipe.starts_with("block") && (!request.powerOfTwo || request.epsilon > 0))
-        refuse("device", fmt::format("{} has scales that are powers of two there; allowed: --pow2 without --epsilon",
-                                     request.recipe));
+    if (request.recipe != "nvfp4") return;
     for (const float value : inputs)
         if (!std::isnan(value) && kernels::roundToBf16(value) != value)
-            refuse("device",
-                   fmt::format("{} casts BF16 values there, {} is none; allowed: --dtype bf16", request.recipe, value));
+            refuse("device", fmt::format("nvfp4 casts BF16 values there, {} is none; allowed: --dtype bf16", value));
 }
 
 void takeCounters(TensorResult& result, const kernels::TensorSlot& slot) {
@@ -239,13 +235,20 @@ BlockShape blockShapeOf(const TensorRequest& request, NumberFormat format) {
     return shape;
 }
 
-/// Exchanges values and counters for the GPU's; codes are those of its values under the scales of the blocks.
+/// Exchanges values, codes, scaleInv and counters for the GPU's; where it writes values alone, codes are those of the
+/// values under the scales of the blocks.
 void castBlocksOnGpu(TensorResult& result, const BlockShape& shape, kernels::BlockCast& cast) {
     const TensorRequest& request = result.request;
     GpuCasts::BlockValues there =
         GpuCasts(request.device)
             .castBlocks(shape.rule, result.inputs, request.rows, request.cols, shape.rows, shape.cols);
     cast.values = std::move(there.values);
+    for (size_t i = 0; i < there.scaleInv.size(); ++i) cast.scales[i].scaleInv = there.scaleInv[i];
+    takeCounters(result, there.slot);
+    if (!there.codes.empty()) {
+        cast.codes.assign(there.codes.begin(), there.codes.end());
+        return;
+    }
     if (shape.rule.kind == kernels::BlockKind::Nvfp4) cast.tensorScale = there.tensorScale;
     for (size_t i = 0; i < cast.values.size(); ++i) {
         const auto row = static_cast<int64_t>(i) / request.cols, col = static_cast<int64_t>(i) % request.cols;
@@ -254,7 +257,6 @@ void castBlocksOnGpu(TensorResult& result, const BlockShape& shape, kernels::Blo
         const float unit = scale.scaleInv == 0 ? 0 : cast.values[i] / scale.scaleInv;
         cast.codes[i] = kernels::encodeScaled(unit, shape.rule.format);
     }
-    takeCounters(result, there.slot);
 }
 
 /// As the engine casts the row copy of a tensor.

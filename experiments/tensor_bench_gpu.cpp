@@ -5,6 +5,7 @@
 
 #include "engine/plan/device_memory.h"
 #include "experiments/report/device_choice.h"
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/half.h"
 
 namespace mantissa::experiments {
@@ -125,7 +126,6 @@ GpuCasts::BlockValues GpuCasts::castBlocks(const kernels::BlockRule& rule, const
     kernels::ScaleEntry entry;
     const DeviceMemory in = uploaded(backend_, values.data(), values.size());
     const DeviceMemory slot = uploaded(backend_, &result.slot, 1), entryThere = uploaded(backend_, &entry, 1);
-    DeviceMemory out(backend_, std::max<size_t>(2, values.size() * sizeof(uint16_t)));
     kernels::BlockQuantize op;
     op.rows = rows, op.cols = cols;
     op.inType = DType::F32;
@@ -133,17 +133,51 @@ GpuCasts::BlockValues GpuCasts::castBlocks(const kernels::BlockRule& rule, const
     op.kind = rule.kind;
     op.format = rule.format;
     op.blockRows = static_cast<int>(blockRows), op.blockCols = static_cast<int>(blockCols);
-    op.rowValues = out.data();
     op.rowEntry = static_cast<kernels::ScaleEntry*>(entryThere.data());
     op.slot = static_cast<kernels::TensorSlot*>(slot.data());
-    runOp(backend_, op);
-    std::vector<uint16_t> bits(values.size());
-    backend_.download(bits.data(), out.data(), bits.size() * sizeof(uint16_t));
-    for (const uint16_t one : bits) result.values.push_back(kernels::floatFromBits(static_cast<uint32_t>(one) << 16));
+    op.roundToBf16 = rule.kind == kernels::BlockKind::Nvfp4;
+    if (rule.kind == kernels::BlockKind::Block128) {
+        op.powerOfTwo = rule.powerOfTwo, op.epsilon = rule.epsilon, op.largestScale = rule.largestScale;
+        castToCodes(op, result);
+    } else {
+        castToValues(op, result);
+    }
     backend_.download(&result.slot, slot.data(), sizeof(result.slot));
     backend_.download(&entry, entryThere.data(), sizeof(entry));
     result.tensorScale = entry.scale;
     return result;
+}
+
+void GpuCasts::castToValues(kernels::BlockQuantize& op, BlockValues& result) {
+    const auto count = static_cast<size_t>(op.rows * op.cols);
+    const DeviceMemory out(backend_, std::max<size_t>(2, count * sizeof(uint16_t)));
+    op.rowValues = out.data();
+    runOp(backend_, op);
+    std::vector<uint16_t> bits(count);
+    backend_.download(bits.data(), out.data(), bits.size() * sizeof(uint16_t));
+    for (const uint16_t one : bits) result.values.push_back(kernels::floatFromBits(static_cast<uint32_t>(one) << 16));
+}
+
+void GpuCasts::castToCodes(kernels::BlockQuantize& op, BlockValues& result) {
+    const bool square = op.blockRows > 1;
+    std::vector<float> inOrder(static_cast<size_t>(kernels::blockScaleCount(op.rows, op.cols, square)));
+    result.codes.resize(static_cast<size_t>(op.rows * op.cols));
+    const DeviceMemory codes(backend_, std::max<size_t>(1, result.codes.size()));
+    const DeviceMemory scales(backend_, std::max<size_t>(1, inOrder.size()) * sizeof(float));
+    op.rowCodes = {static_cast<uint8_t*>(codes.data()), static_cast<float*>(scales.data())};
+    runOp(backend_, op);
+    backend_.download(result.codes.data(), codes.data(), result.codes.size());
+    backend_.download(inOrder.data(), scales.data(), inOrder.size() * sizeof(float));
+    const auto scaleInvOf = [&](int64_t row, int64_t col) {
+        return inOrder[static_cast<size_t>(kernels::blockScaleIndex(op.rows, op.cols, square, row, col))];
+    };
+    for (int64_t row = 0; row < op.rows; row += op.blockRows)
+        for (int64_t col = 0; col < op.cols; col += op.blockCols) result.scaleInv.push_back(scaleInvOf(row, col));
+    for (int64_t row = 0; row < op.rows; ++row)
+        for (int64_t col = 0; col < op.cols; ++col)
+            result.values.push_back(
+                kernels::decodeFp8(result.codes[static_cast<size_t>(row * op.cols + col)], op.format) *
+                scaleInvOf(row, col));
 }
 
 }  // namespace mantissa::experiments

@@ -26,15 +26,19 @@ class GpuCasts {
     bool delayedUpdate(std::vector<float>& window, kernels::AmaxAlgorithm algorithm, kernels::DType format, int margin,
                        float& scale);
     struct BlockValues {
-        std::vector<float> values;  ///< decode(code) * scaleInv of the block; Nvfp4: the tensor's scale apart
+        std::vector<float> values;    ///< decode(code) * scaleInv of the block; Nvfp4: the tensor's scale apart
+        std::vector<uint8_t> codes;   ///< Block128 alone
+        std::vector<float> scaleInv;  ///< likewise, of each block, row after row of blocks
         kernels::TensorSlot slot;
         float tensorScale = 1;  ///< Nvfp4
     };
-    /// values: BF16 numbers, (rows, cols).
+    /// values: (rows, cols); BF16 numbers for Nvfp4, else any.
     BlockValues castBlocks(const kernels::BlockRule& rule, const std::vector<float>& values, int64_t rows, int64_t cols,
                            int64_t blockRows, int64_t blockCols);
 
   private:
+    void castToValues(kernels::BlockQuantize& op, BlockValues& result);
+    void castToCodes(kernels::BlockQuantize& op, BlockValues& result);
     kernels::Quantize quantizeOf(const void* in, size_t count, kernels::DType format) const;
     kernels::Backend& backend_;
 };

@@ -302,8 +302,9 @@ bool aligned(const void* pointer) {
 
 bool castsWholeVectors(const BlockQuantize& op) {
     return op.kind == BlockKind::Block128 && op.format == DType::E4M3 && !op.stochastic && !op.hadamard &&
-           !op.rowValues && !op.colValues && (op.rowCodes.codes || op.colCodes.codes) && op.rows % 16 == 0 &&
-           op.cols % 16 == 0 && aligned(op.in) && aligned(op.rowCodes.codes) && aligned(op.colCodes.codes);
+           op.powerOfTwo && op.epsilon == 0 && op.roundToBf16 && !op.rowValues && !op.colValues &&
+           (op.rowCodes.codes || op.colCodes.codes) && op.rows % 16 == 0 && op.cols % 16 == 0 && aligned(op.in) &&
+           aligned(op.rowCodes.codes) && aligned(op.colCodes.codes);
 }
 
 void launchBlockCodes(const LaunchContext& context, const BlockQuantize& op, bool statistics) {

@@ -25,8 +25,10 @@ struct BlockArgs {
     bool countRow = false, countColumn = false;  ///< the copy is counted, though written elsewhere
 };
 
+/// Held: uint16_t (BF16), or float for F32 as it is.
+template <class Held>
 struct TileShared {
-    uint16_t values[kElements];
+    Held values[kElements];
     union {
         uint32_t amax[kMostBlocks];
         float scale[kMostBlocks];
@@ -49,14 +51,25 @@ __device__ TileArea areaOf(const BlockArgs& args) {
             static_cast<int>(min(static_cast<int64_t>(kTile), args.op.cols - col0))};
 }
 
-__device__ void loadTile(const BlockQuantize& op, const TileArea& area, uint16_t* values) {
+__device__ float asFloat(uint16_t value) {
+    return decodeBf16(value);
+}
+__device__ float asFloat(float value) {
+    return value;
+}
+
+template <class Held>
+__device__ void loadTile(const BlockQuantize& op, const TileArea& area, Held* values) {
     for (int i = threadIdx.x; i < kElements; i += kThreads) {
         const int row = i / kTile, col = i % kTile;
-        uint16_t value = 0;
+        Held value = 0;
         if (row < area.rows && col < area.cols) {
             const int64_t at = (area.row0 + row) * op.cols + area.col0 + col;
-            value = op.inType == DType::BF16 ? static_cast<const uint16_t*>(op.in)[at]
-                                             : encodeBf16(static_cast<const float*>(op.in)[at]);
+            if constexpr (std::is_same_v<Held, float>)
+                value = static_cast<const float*>(op.in)[at];
+            else
+                value = op.inType == DType::BF16 ? static_cast<const uint16_t*>(op.in)[at]
+                                                 : encodeBf16(static_cast<const float*>(op.in)[at]);
         }
         values[i] = value;
     }
@@ -78,8 +91,8 @@ __device__ void turnTile(const TileArea& area, uint16_t* values) {
     __syncthreads();
 }
 
-__device__ uint32_t amaxBitsOf(uint16_t value) {
-    const uint32_t bits = static_cast<uint32_t>(value & 0x7FFF) << 16;
+__device__ uint32_t amaxBitsOf(float value) {
+    const uint32_t bits = __float_as_uint(value) & kFloatAbs;
     return bits > kFloatInf ? 0 : bits;
 }
 
@@ -91,13 +104,14 @@ struct BlockIndex {
     __device__ int count() const { return kTile / high * across; }
 };
 
-__device__ void findAmax(const TileArea& area, const BlockIndex& index, TileShared& shared) {
+template <class Held>
+__device__ void findAmax(const BlockIndex& index, TileShared<Held>& shared) {
     for (int i = threadIdx.x; i < kMostBlocks; i += kThreads) shared.amax[i] = 0;
     __syncthreads();
     for (int i = threadIdx.x; i < kElements; i += kThreads) {
         const int row = i / kTile, col = i % kTile;
-        uint32_t bits = amaxBitsOf(shared.values[i]);  // outside the tensor: 0
-        if (index.wide >= 16) {                        // half a warp, or all of it, has one block
+        uint32_t bits = amaxBitsOf(asFloat(shared.values[i]));  // outside the tensor: 0
+        if (index.wide >= 16) {                                 // half a warp, or all of it, has one block
             for (int offset = 8; offset; offset /= 2) bits = max(bits, __shfl_xor_sync(0xFFFFFFFFu, bits, offset));
             if (threadIdx.x % 16 == 0 && bits) atomicMax(&shared.amax[index(row, col)], bits);
         } else if (bits) {
@@ -105,7 +119,6 @@ __device__ void findAmax(const TileArea& area, const BlockIndex& index, TileShar
         }
     }
     __syncthreads();
-    (void)area;
 }
 
 struct TileCounts {
@@ -115,7 +128,7 @@ struct TileCounts {
 };
 
 __device__ void countValue(const BlockQuantize& op, const Fp8Traits& format, float x, float scaled, float grid,
-                           float scaleInv, float step, bool dear, TileCounts& counts, TileShared& shared) {
+                           float scaleInv, float step, bool dear, TileCounts& counts, uint32_t* exponents) {
     const uint32_t bits = __float_as_uint(x) & kFloatAbs, magnitude = __float_as_uint(scaled) & kFloatAbs;
     const bool nan = bits > kFloatInf, dead = scaleInv == 0.0f;
     const uint32_t gridBits = __float_as_uint(grid) & kFloatAbs;
@@ -134,7 +147,7 @@ __device__ void countValue(const BlockQuantize& op, const Fp8Traits& format, flo
     counts.sumFourth += value * value * value * value;
     if (!bits) return;
     counts.minNonZero = fminf(counts.minNonZero, fabsf(x));
-    if (op.exponents) atomicAdd(&shared.exponents[ilogbf(fabsf(x)) + kExponentBias], 1u);
+    if (op.exponents) atomicAdd(&exponents[ilogbf(fabsf(x)) + kExponentBias], 1u);
 }
 
 /// Where one copy of the tile goes; nothing where a pointer is null.
@@ -162,14 +175,16 @@ __device__ void storeScales(const BlockQuantize& op, const TileArea& area, const
 }
 
 /// One copy of the tile to memory. seed, tensorScale: the copy's own.
+template <class Held>
 __device__ void castTile(const BlockArgs& args, const TileArea& area, const BlockIndex& index, float tensorScale,
-                         uint64_t seed, const TileOut& out, bool counted, TileCounts& counts, TileShared& shared) {
+                         uint64_t seed, const TileOut& out, bool counted, TileCounts& counts,
+                         TileShared<Held>& shared) {
     const BlockQuantize& op = args.op;
-    const BlockRule rule{op.kind, op.format};
+    const BlockRule rule = op.rule();
     const Fp8Traits format = fp8Traits(op.format);
     const float tensorInv = __frcp_rn(tensorScale);
     const bool dear = counted && op.count && args.partials;
-    findAmax(area, index, shared);
+    findAmax(index, shared);
     for (int block = threadIdx.x; block < index.count(); block += kThreads) {
         const int row = block / index.across * index.high, col = block % index.across * index.wide;
         const float amax = __uint_as_float(shared.amax[block]);
@@ -187,7 +202,7 @@ __device__ void castTile(const BlockArgs& args, const TileArea& area, const Bloc
         if (row >= area.rows || col >= area.cols) continue;
         const int block = index(row, col);
         const int64_t at = (area.row0 + row) * op.cols + area.col0 + col;
-        const float x = decodeBf16(shared.values[i]), scaleInv = shared.scaleInv[block];
+        const float x = asFloat(shared.values[i]), scaleInv = shared.scaleInv[block];
         const float scaled = __fmul_rn(x, shared.scale[block]);
         uint8_t code;
         if (op.stochastic && !isnan(scaled)) {
@@ -204,12 +219,13 @@ __device__ void castTile(const BlockArgs& args, const TileArea& area, const Bloc
         if (out.codes.codes) out.codes.codes[out.turned ? (area.col0 + col) * op.rows + area.row0 + row : at] = code;
         if (!counted || !op.count) continue;
         const float step = op.kind == BlockKind::Nvfp4 ? __fmul_rn(scaleInv, tensorInv) : scaleInv;
-        countValue(op, format, x, scaled, grid, scaleInv, step, dear, counts, shared);
+        countValue(op, format, x, scaled, grid, scaleInv, step, dear, counts, shared.exponents);
     }
     __syncthreads();
 }
 
-__device__ void reportTile(const BlockArgs& args, const TileCounts& counts, TileShared& shared) {
+template <class Held>
+__device__ void reportTile(const BlockArgs& args, const TileCounts& counts, TileShared<Held>& shared) {
     const BlockQuantize& op = args.op;
     const uint32_t everyone = 0xFFFFFFFFu, parts[7] = {counts.zeros,   counts.zeroValues, counts.low, counts.overRange,
                                                        counts.clipped, counts.inf,        counts.nan};
@@ -260,8 +276,10 @@ __device__ void reportTile(const BlockArgs& args, const TileCounts& counts, Tile
             addCount(op.slot->dear.exponents[i], shared.exponents[i]);
 }
 
+template <class Held>
 __global__ void __launch_bounds__(kThreads) blockCastKernel(BlockArgs args) {
-    __shared__ TileShared shared;
+    extern __shared__ __align__(16) char memory[];
+    TileShared<Held>& shared = *reinterpret_cast<TileShared<Held>*>(memory);
     const BlockQuantize& op = args.op;
     const TileArea area = areaOf(args);
     for (int i = threadIdx.x; i < kExponentBins; i += kThreads) shared.exponents[i] = 0;
@@ -275,7 +293,8 @@ __global__ void __launch_bounds__(kThreads) blockCastKernel(BlockArgs args) {
         castTile(args, area, BlockIndex(op.blockRows, op.blockCols), op.rowEntry ? op.rowEntry->scale : 1.0f, op.seed,
                  {static_cast<uint16_t*>(op.rowValues), op.rowCodes, false}, counts_, counts, shared);
     if (column) {
-        if (op.hadamard) turnTile(area, shared.values);
+        if constexpr (!std::is_same_v<Held, float>)
+            if (op.hadamard) turnTile(area, shared.values);
         castTile(args, area, BlockIndex(op.blockCols, op.blockRows), op.colEntry ? op.colEntry->scale : 1.0f,
                  op.seed + 1, {static_cast<uint16_t*>(op.colValues), op.colCodes, true}, counts_ && !row, counts,
                  shared);
@@ -291,7 +310,7 @@ __global__ void __launch_bounds__(kThreads) tensorAmaxKernel(BlockArgs args, uin
     for (int copy = 0; copy < 2; ++copy) {
         if (copy == 1 && args.op.hasColumn() && args.op.hadamard) turnTile(area, values);
         uint32_t bits = 0;
-        for (int i = threadIdx.x; i < kElements; i += kThreads) bits = max(bits, amaxBitsOf(values[i]));
+        for (int i = threadIdx.x; i < kElements; i += kThreads) bits = max(bits, amaxBitsOf(decodeBf16(values[i])));
         bits = __reduce_max_sync(0xFFFFFFFFu, bits);
         if (threadIdx.x % 32 == 0) atomicMax(amax + copy, bits);
         __syncthreads();
@@ -317,6 +336,16 @@ bool hasDear(const BlockQuantize& op) {
 }
 
 constexpr size_t kAmaxBytes = 256;
+
+template <class Held>
+void launchTiles(const LaunchContext& context, const BlockArgs& args, unsigned tiles) {
+    constexpr int kBytes = sizeof(TileShared<Held>);
+    if (kBytes > 48 * 1024)
+        MANTISSA_CUDA_CHECK(
+            cudaFuncSetAttribute(blockCastKernel<Held>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+    blockCastKernel<Held><<<tiles, kThreads, kBytes, context.stream>>>(args);
+    MANTISSA_CUDA_CHECK(cudaGetLastError());
+}
 
 }  // namespace
 
@@ -347,8 +376,10 @@ void launch(const LaunchContext& context, const BlockQuantize& op) {
         setEntriesKernel<<<1, 1, 0, context.stream>>>(amax, op.rowEntry, op.colEntry);
         MANTISSA_CUDA_CHECK(cudaGetLastError());
     }
-    blockCastKernel<<<tiles, kThreads, 0, context.stream>>>(args);
-    MANTISSA_CUDA_CHECK(cudaGetLastError());
+    if (op.inType == DType::F32 && !op.roundToBf16)
+        launchTiles<float>(context, args, tiles);
+    else
+        launchTiles<uint16_t>(context, args, tiles);
     if (!args.partials) return;
     CastParams merged;
     merged.partials = args.partials;

@@ -34,7 +34,10 @@ void load(const BlockQuantize& op, const Area& area, float* x) {
             for (int i = 0; i < area.cols; ++i) to[i] = decodeBf16(from[i]);
         } else {
             const float* from = static_cast<const float*>(op.in) + first;
-            for (int i = 0; i < area.cols; ++i) to[i] = roundToBf16(from[i]);
+            if (op.roundToBf16)
+                for (int i = 0; i < area.cols; ++i) to[i] = roundToBf16(from[i]);
+            else
+                for (int i = 0; i < area.cols; ++i) to[i] = from[i];
         }
     }
 }
@@ -185,7 +188,7 @@ struct LineScales {
 
 void findScales(const BlockQuantize& op, const Copy& copy, const float* x, int line0, int lineEnd, int length,
                 LineScales& scales, BlockStats& stats) {
-    const BlockRule rule{op.kind, op.format};
+    const BlockRule rule = op.rule();
     const float tensorInv = 1.0f / copy.tensorScale;
     for (int first = 0; first < length; first += op.blockCols) {
         const int n = length - first < op.blockCols ? length - first : op.blockCols;

@@ -52,6 +52,11 @@ void checkBlockQuantize(const BlockQuantize& op) {
                 "block cast: codes with their scales are written for block128 in blocks of 128 alone");
         require(!copy.codes == !copy.scaleInv, "block cast: codes and their scales are not both there");
     }
+    require(op.kind == BlockKind::Block128 || (op.powerOfTwo && op.epsilon == 0),
+            "block cast: block128 alone takes other scales and an epsilon");
+    require(op.powerOfTwo || !(op.rowValues || op.colValues),
+            "block cast: scales that are no powers of two are for codes alone");
+    require(op.roundToBf16 || op.kind != BlockKind::Nvfp4, "block cast: nvfp4 rounds F32 to BF16");
     require(op.in || op.rows * op.cols == 0, "block cast: there is no input");
 }
 

@@ -145,11 +145,12 @@ void turnColumns(float* values, int64_t rows, int64_t cols) {
 
 void runReference(const BlockQuantize& op) {
     checkBlockQuantize(op);
-    const BlockRule rule{op.kind, op.format};
+    const BlockRule rule = op.rule();
     std::vector<float> values(static_cast<size_t>(op.rows * op.cols));
     for (size_t i = 0; i < values.size(); ++i)
         values[i] = op.inType == DType::BF16 ? decodeBf16(static_cast<const uint16_t*>(op.in)[i])
-                                             : roundToBf16(static_cast<const float*>(op.in)[i]);
+                    : op.roundToBf16         ? roundToBf16(static_cast<const float*>(op.in)[i])
+                                             : static_cast<const float*>(op.in)[i];
     if (op.hasRow()) {
         const BlockCast cast =
             castWith(rule, values.data(), op.rows, op.cols, op.blockRows, op.blockCols, {op.stochastic, op.seed});

@@ -17,13 +17,14 @@ namespace mantissa::kernels {
 
 enum class BlockKind : uint8_t { Block128, Mxfp8, Nvfp4 };
 
+inline constexpr float kLargestBf16 = 0x1.FEp127f;
+
 struct BlockRule {
     BlockKind kind = BlockKind::Block128;
-    DType format = DType::E4M3;  ///< E4M3, E5M2; Nvfp4: E2M1
-    bool powerOfTwo = true;      ///< Block128
-    float epsilon = 0;           ///< Block128: least amax
-    float largestScale =
-        0x1.FEp127f;  ///< Block128: instead of an infinite scale; the largest number of the input's type
+    DType format = DType::E4M3;         ///< E4M3, E5M2; Nvfp4: E2M1
+    bool powerOfTwo = true;             ///< Block128
+    float epsilon = 0;                  ///< Block128: least amax
+    float largestScale = kLargestBf16;  ///< Block128: instead of an infinite scale; the largest of the input's type
 };
 
 /// stored = value * scale; value = decode(stored) * scaleInv (Nvfp4: and * the tensor's scaleInv).

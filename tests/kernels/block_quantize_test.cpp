@@ -34,12 +34,20 @@ TEST(BlockCast, RecordedSquaresOf128) {
 }
 
 TEST(BlockCast, RecordedCodesAndScalesInTheirOrder) {
-    for (bool square : {false, true}) {
-        test::compareCodesWithRecorded(square, "reference", [](BlockData& data) { runReference(data.op()); });
-        for (Isa isa : test::supportedIsas())
-            test::compareCodesWithRecorded(square, isaName(isa),
-                                           [isa](BlockData& data) { test::runOnCpu(data.op(), isa); });
-    }
+    for (bool square : {false, true})
+        for (bool powerOfTwo : {false, true}) {
+            test::compareCodesWithRecorded(square, powerOfTwo, "reference",
+                                           [](BlockData& data) { runReference(data.op()); });
+            for (Isa isa : test::supportedIsas())
+                test::compareCodesWithRecorded(square, powerOfTwo, isaName(isa),
+                                               [isa](BlockData& data) { test::runOnCpu(data.op(), isa); });
+        }
+}
+
+TEST(BlockCast, RecordedBlocksOfOneValue) {
+    test::compareSingleBlocksWithRecorded("reference", [](BlockData& data) { runReference(data.op()); });
+    for (Isa isa : test::supportedIsas())
+        test::compareSingleBlocksWithRecorded(isaName(isa), [isa](BlockData& data) { test::runOnCpu(data.op(), isa); });
 }
 
 TEST(BlockCast, Mxfp8ScalesOfC05) {

@@ -5,6 +5,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,8 @@ struct BlockCase {
     bool square = false, row = true, col = true, hadamard = false, stochastic = false, special = false, counted = true;
     bool values = true, codes = false;  ///< what is written of each copy
     bool dear = true;
+    bool powerOfTwo = true, roundToBf16 = true;
+    float epsilon = 0;
 
     int width() const { return kind == kernels::BlockKind::Mxfp8 ? 32 : kind == kernels::BlockKind::Nvfp4 ? 16 : 128; }
     std::string name() const {
@@ -32,9 +37,34 @@ struct BlockCase {
                " " + kernels::dtypeName(in) + "->" + kernels::dtypeName(format) + (square ? " square" : "") +
                (row ? " row" : "") + (col ? " col" : "") + (hadamard ? " hadamard" : "") +
                (stochastic ? " stochastic" : "") + (special ? " special" : "") + (codes ? " codes" : "") +
-               (codes && values ? " and values" : "") + (dear ? "" : " cheap");
+               (codes && values ? " and values" : "") + (dear ? "" : " cheap") + (powerOfTwo ? "" : " any scale") +
+               (roundToBf16 ? "" : " F32 as it is") + (epsilon > 0 ? " epsilon" : "");
     }
 };
+
+/// Codes under scales that are no powers of two, of BF16 and of F32 that is not rounded first.
+inline void addAnyScaleCases(std::vector<BlockCase>& cases) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {17, 129}, {144, 400}, {256, 640}})
+        for (int variant = 0; variant < 8; ++variant) {
+            BlockCase c;
+            c.rows = rows, c.cols = cols;
+            c.values = false, c.codes = true;
+            c.powerOfTwo = variant % 4 == 3;
+            c.roundToBf16 = variant < 2;
+            c.in = variant == 0 ? DType::BF16 : DType::F32;
+            c.square = variant % 2 == 1;
+            c.epsilon = variant == 4 ? 1e-3f : 0;
+            c.special = variant == 5;
+            c.stochastic = variant == 6;
+            c.format = variant == 7 ? DType::E5M2 : DType::E4M3;
+            c.row = variant != 6;
+            cases.push_back(c);
+        }
+    BlockCase mxfp8;
+    mxfp8.rows = 144, mxfp8.cols = 400, mxfp8.kind = kernels::BlockKind::Mxfp8;
+    mxfp8.in = DType::F32, mxfp8.roundToBf16 = false;
+    cases.push_back(mxfp8);
+}
 
 inline std::vector<BlockCase> blockCases() {
     using kernels::BlockKind;
@@ -73,6 +103,7 @@ inline std::vector<BlockCase> blockCases() {
             c.format = variant == 8 ? DType::E5M2 : DType::E4M3;
             cases.push_back(c);
         }
+    addAnyScaleCases(cases);
     return cases;
 }
 
@@ -106,6 +137,8 @@ struct BlockData {
         kernels::BlockQuantize op;
         op.rows = c.rows, op.cols = c.cols, op.inType = c.in, op.in = in.data();
         op.kind = c.kind, op.format = c.format;
+        op.powerOfTwo = c.powerOfTwo, op.roundToBf16 = c.roundToBf16, op.epsilon = c.epsilon;
+        if (!c.roundToBf16) op.largestScale = kernels::floatFromBits(kernels::kFloatMaxFinite);
         op.blockCols = c.width(), op.blockRows = c.square ? c.width() : 1;
         op.rowValues = c.row && c.values ? rowValues.data() : nullptr;
         op.colValues = c.col && c.values ? colValues.data() : nullptr;
@@ -190,18 +223,19 @@ void compareWithRecorded(bool square, const std::string& what, Run run) {
     EXPECT_EQ(different, 0) << what;
 }
 
-/// The same tensor to codes: they and their scales are the recorded ones byte for byte, in the recorded order.
-/// run(op, data): runs the op and leaves what it wrote in data.
+/// The same tensor to codes, whose scales are powers of two or not: codes and scales are the recorded ones byte for
+/// byte, in the recorded order. run(data): runs the op and leaves what it wrote in data.
 template <class Run>
-void compareCodesWithRecorded(bool square, const std::string& what, Run run) {
+void compareCodesWithRecorded(bool square, bool powerOfTwo, const std::string& what, Run run) {
     BlockCase c;
+    c.powerOfTwo = powerOfTwo;
     c.rows = 256, c.cols = 384;
     c.values = false, c.codes = true, c.square = square, c.dear = false;
     BlockData data(c);
     const auto input = goldenBytes("te/d_input_256x384.bf16.bin");
     data.in.bytes.assign(input.begin(), input.end());
     run(data);
-    const std::string name = square ? "te/d_e4m3_2d_pow21_" : "te/d_e4m3_1d_pow21_";
+    const std::string name = std::string("te/d_e4m3_") + (square ? "2d" : "1d") + "_pow2" + (powerOfTwo ? "1_" : "0_");
     EXPECT_EQ(data.rowCodes, goldenArray<uint8_t>(name + "rowwise_data.bin")) << what;
     EXPECT_EQ(data.colCodes, goldenArray<uint8_t>(name + "columnwise_data.bin")) << what;
     const auto expectScales = [&](const std::vector<float>& got, const std::string& file, int64_t rows, int64_t cols) {
@@ -215,6 +249,32 @@ void compareCodesWithRecorded(bool square, const std::string& what, Run run) {
     };
     expectScales(data.rowScales, "rowwise_scale_inv.bin", c.rows, c.cols);
     expectScales(data.colScales, "columnwise_scale_inv.bin", c.cols, c.rows);
+}
+
+/// The recorded blocks of one value: F32 as it is and BF16, from 0 to Inf and NaN. run as above.
+template <class Run>
+void compareSingleBlocksWithRecorded(const std::string& what, Run run) {
+    const auto bytes = goldenBytes("te/d_block.json");
+    const nlohmann::json recorded = nlohmann::json::parse(bytes.begin(), bytes.end())["single_block"];
+    EXPECT_EQ(recorded.size(), 40u);
+    for (const auto& [key, entry] : recorded.items()) {
+        BlockCase c;
+        c.values = false, c.codes = true, c.col = false, c.dear = false;
+        c.powerOfTwo = key.find("pow2=1") != std::string::npos;
+        c.roundToBf16 = key.find("bfloat16") != std::string::npos;
+        c.in = c.roundToBf16 ? DType::BF16 : DType::F32;
+        BlockData data(c);
+        const float value = std::strtof(key.substr(5).c_str(), nullptr);  // after "amax "
+        if (c.roundToBf16) {
+            const uint16_t rounded = kernels::encodeBf16(value);
+            std::memcpy(data.in.data(), &rounded, sizeof(rounded));
+        } else {
+            std::memcpy(data.in.data(), &value, sizeof(value));
+        }
+        run(data);
+        EXPECT_EQ(data.rowCodes[0], hexBits(entry["code"])) << what << " " << key;
+        EXPECT_EQ(kernels::floatBits(data.rowScales[0]), hexBits(entry["scale_inv"]["hex"][0])) << what << " " << key;
+    }
 }
 
 }  // namespace mantissa::test

@@ -18,6 +18,15 @@ void takeCodes(const test::Twins& twins, test::BlockData& data) {
     data.rowScales = twins.get(data.rowScales), data.colScales = twins.get(data.colScales);
 }
 
+/// Codes and their scales alone.
+void castThere(Backend& gpu, test::BlockData& data) {
+    test::Twins twins(gpu);
+    twins.add(data.in.bytes), twins.add(data.slot);
+    twins.add(data.rowCodes), twins.add(data.colCodes), twins.add(data.rowScales), twins.add(data.colScales);
+    twins.run(data.op());
+    takeCodes(twins, data);
+}
+
 TEST_F(BlockCastOnGpu, IsTheReference) {
     for (const test::BlockCase& c : test::blockCases()) {
         test::BlockData wanted(c), got(c);
@@ -47,13 +56,13 @@ TEST_F(BlockCastOnGpu, IsWhatTransformerEngineRecorded) {
 
 TEST_F(BlockCastOnGpu, CodesAndScalesAreTheRecordedOnesInTheirOrder) {
     for (bool square : {false, true})
-        test::compareCodesWithRecorded(square, square ? "128x128" : "1x128", [this](test::BlockData& data) {
-            test::Twins twins(*gpu_);
-            twins.add(data.in.bytes), twins.add(data.slot);
-            twins.add(data.rowCodes), twins.add(data.colCodes), twins.add(data.rowScales), twins.add(data.colScales);
-            twins.run(data.op());
-            takeCodes(twins, data);
-        });
+        for (bool powerOfTwo : {false, true})
+            test::compareCodesWithRecorded(square, powerOfTwo, square ? "128x128" : "1x128",
+                                           [this](test::BlockData& data) { castThere(*gpu_, data); });
+}
+
+TEST_F(BlockCastOnGpu, BlocksOfOneValueAreTheRecordedOnes) {
+    test::compareSingleBlocksWithRecorded("GPU", [this](test::BlockData& data) { castThere(*gpu_, data); });
 }
 
 TEST_F(ProbesOnGpu, CheckFiniteCountsAndNamesTheFirst) {
