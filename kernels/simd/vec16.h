@@ -146,11 +146,12 @@ MANTISSA_SIMD_INLINE I16 asInt(V16 a) {
 MANTISSA_SIMD_INLINE V16 asFloat(I16 a) {
     return MANTISSA_EACH(V16, (NativeF)a.p[i]);
 }
+// Modulo 2^32: the bits of a NaN may leave the range of int32_t when they are rounded.
 MANTISSA_SIMD_INLINE I16 operator+(I16 a, I16 b) {
-    return MANTISSA_EACH(I16, a.p[i] + b.p[i]);
+    return MANTISSA_EACH(I16, NativeI((NativeU)a.p[i] + (NativeU)b.p[i]));
 }
 MANTISSA_SIMD_INLINE I16 operator-(I16 a, I16 b) {
-    return MANTISSA_EACH(I16, a.p[i] - b.p[i]);
+    return MANTISSA_EACH(I16, NativeI((NativeU)a.p[i] - (NativeU)b.p[i]));
 }
 MANTISSA_SIMD_INLINE I16 operator&(I16 a, I16 b) {
     return MANTISSA_EACH(I16, a.p[i] & b.p[i]);
