@@ -73,7 +73,7 @@ constexpr const char* kBodies[] = {
 static_assert(std::size(kBodies) == static_cast<size_t>(Glyph::Count));
 
 QSvgRenderer& renderer(Glyph glyph, const QColor& color) {
-    static QHash<QPair<int, QRgb>, QSvgRenderer*> cache;
+    static auto& cache = *new QHash<QPair<int, QRgb>, QSvgRenderer*>;  // kept to the end, as what it points at
     QSvgRenderer*& entry = cache[{static_cast<int>(glyph), color.rgba()}];
     if (!entry) {
         QString body = QLatin1String(kBodies[static_cast<int>(glyph)]);
