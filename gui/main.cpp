@@ -5,6 +5,7 @@
 #include <QPainter>
 #include <QPixmap>
 #include <QScreen>
+#include <QStringList>
 #include <QTimer>
 #include <csignal>
 #include <cstdio>
@@ -154,18 +155,42 @@ std::string noDisplay(int argc, char** argv) {
 #endif
 }
 
+int refuseDisplay(const std::string& why) {
+    std::fprintf(stderr,
+                 "error: mantissa: there is no display: %s; allowed: a desktop session, mantissa-run, which does "
+                 "the same without a window, or ./start, which trains on the command line then\n",
+                 why.c_str());
+    return 4;
+}
+
+QStringList heldMessages;
+
+/// While the application is made. Where a display does not answer, Qt prints its search for plugins and aborts: what it
+/// says is held back, and our sentence ends the program.
+void holdMessage(QtMsgType type, const QMessageLogContext& context, const QString& text) {
+    if (type != QtFatalMsg) {
+        heldMessages << qFormatLogMessage(type, context, text);
+        return;
+    }
+    const auto named = [](const char* name) {
+        const char* value = std::getenv(name);
+        return value && *value ? std::string(name) + " \"" + value + "\"" : std::string();
+    };
+    const std::string display = named("DISPLAY"), wayland = named("WAYLAND_DISPLAY");
+    const std::string both = display.empty() || wayland.empty() ? display + wayland : wayland + " and " + display;
+    std::_Exit(
+        refuseDisplay(both.empty() ? text.section(QLatin1Char('\n'), 0, 0).toStdString() : both + " cannot be opened"));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then told as a full disk is
-    if (const std::string why = noDisplay(argc, argv); !why.empty()) {
-        std::fprintf(stderr,
-                     "error: mantissa: there is no display: %s; allowed: a desktop session, mantissa-run, which does "
-                     "the same without a window, or ./start, which trains on the command line then\n",
-                     why.c_str());
-        return 4;
-    }
+    if (const std::string why = noDisplay(argc, argv); !why.empty()) return refuseDisplay(why);
+    qInstallMessageHandler(holdMessage);
     TracedApplication app(argc, argv);
+    qInstallMessageHandler(nullptr);
+    for (const QString& message : heldMessages) std::fprintf(stderr, "%s\n", qPrintable(message));
     QCoreApplication::setApplicationName(QStringLiteral("mantissa"));
     QCoreApplication::setApplicationVersion(QStringLiteral(MANTISSA_VERSION));
     QApplication::setApplicationDisplayName(QStringLiteral("Mantissa"));

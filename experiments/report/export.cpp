@@ -102,7 +102,10 @@ std::string exportText(RunStore& store, const std::string& id, const std::vector
 
 void exportFile(RunStore& store, const std::string& id, const std::vector<std::string>& names, ExportFormat format,
                 const std::string& path) {
-    if (format != ExportFormat::Npy || names.size() == 1) return writeFile(path, exportText(store, id, names, format));
+    if (format != ExportFormat::Npy || names.size() == 1) {
+        checkOutput(path);
+        return writeFile(path, exportText(store, id, names, format));
+    }
     std::error_code code;
     fs::create_directories(path, code);
     if (code) throw Error(ErrorCode::Io, fmt::format("{} cannot be made: {}", path, code.message()));

@@ -154,10 +154,23 @@ void addFound(TroubleReport& report, const std::vector<engine::CatalogueEntry>& 
                             std::isfinite(normNow) ? Token::Ok : Token::Text3, -1});
 }
 
-void addOptimizer(TroubleReport& report) {
+/// What became of the weights. inWeight: the first value sits in one of them.
+QString outcomeOf(const TroubleReport& report, bool inWeight) {
+    if (report.applied)
+        return QStringLiteral("The optimizer ran in this step: the weights after it are not to be trusted.");
+    if (inWeight)
+        return QStringLiteral(
+            "The optimizer did not run, but the value sits in a weight: only those of an earlier checkpoint are free "
+            "of it.");
+    return QStringLiteral("The optimizer did not run, so the master weights are as they were after step %1.")
+        .arg(formatCount(report.step - 1));
+}
+
+void addOptimizer(TroubleReport& report, bool inWeight) {
     report.chain.push_back(
         {QStringLiteral("optimizer"),
          report.applied ? QStringLiteral("ran: the weights took the values in")
+         : inWeight     ? QStringLiteral("not run: the weights keep the value")
                         : QStringLiteral("not run: the weights are those of step %1").arg(formatCount(report.step - 1)),
          report.applied ? QStringLiteral("went on") : QStringLiteral("stopped here"),
          report.applied ? Token::Bad : Token::Ok, -1});
@@ -309,17 +322,14 @@ TroubleReport readTrouble(RunStore& store, const std::string& id) {
             : QStringLiteral("First non-finite value: step %1, %2")
                   .arg(formatCount(report.step),
                        std::isfinite(at(loss, report.step)) ? QStringLiteral("gradient norm") : QStringLiteral("loss"));
-    report.outcome = report.applied
-                         ? QStringLiteral("The optimizer ran in this step: the weights after it are not to be trusted.")
-                         : QStringLiteral(
-                               "The optimizer did not run, so the master weights are as they were after "
-                               "step %1.")
-                               .arg(formatCount(report.step - 1));
     if (found.is_object())
         addFound(report, document.catalogue, found, norm);
     else
         addChain(report, document.catalogue, loss, norm);
-    addOptimizer(report);
+    const bool inWeight =
+        report.tensor >= 0 && document.catalogue[size_t(report.tensor)].role == engine::TensorRole::Weight;
+    report.outcome = outcomeOf(report, inWeight);
+    addOptimizer(report, inWeight);
     addBefore(report, store, id, document.catalogue, loss, norm);
     return report;
 }

@@ -7,6 +7,7 @@
 #include <QPushButton>
 #include <QVBoxLayout>
 
+#include "experiments/report/device_choice.h"
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
 
@@ -16,7 +17,7 @@ namespace {
 constexpr int kTopic = 1;
 const char* const kCategories[] = {"weights", "gradients", "moments", "activations", "workspace", "host"};
 
-/// Changes that keep the run's meaning as far as they can, in that order.
+/// Changes that keep the run's meaning as far as they can, in that order. Reads which devices there are.
 std::vector<FittingChange> changesOf(const experiments::RunSpec& spec, const std::string& device) {
     std::vector<FittingChange> list;
     const auto add = [&](const QString& text, const QString& effect, const std::string& on, auto&& change) {
@@ -45,7 +46,7 @@ std::vector<FittingChange> changesOf(const experiments::RunSpec& spec, const std
     add(QObject::tr("layers %1").arg(arrow(spec.trainer.model.layers, spec.trainer.model.layers / 2)),
         QObject::tr("another model"), device,
         [](experiments::RunSpec& s) { s.trainer.model.layers = std::max(1, s.trainer.model.layers / 2); });
-    if (device != "cpu")
+    if (experiments::concreteDevice(experiments::resolveDevice({device, 0, ""}).device) != "cpu")
         add(QObject::tr("CPU instead of the GPU"), QObject::tr("same codes and scales, slow"), "cpu",
             [](experiments::RunSpec&) {});
     return list;

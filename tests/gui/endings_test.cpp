@@ -206,4 +206,22 @@ TEST(Endings, WithoutADisplayIsASentence) {
     }
 }
 
+/// DISPLAY names a server that is not there.
+TEST(Endings, ADisplayThatDoesNotAnswerIsASentence) {
+    QProcess program;
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.remove(QStringLiteral("WAYLAND_DISPLAY"));
+    environment.remove(QStringLiteral("QT_QPA_PLATFORM"));
+    environment.insert(QStringLiteral("DISPLAY"), QStringLiteral("unix:61234"));
+    program.setProcessEnvironment(environment);
+    program.start(QStringLiteral(MANTISSA_PROGRAM), QStringList());
+    ASSERT_TRUE(program.waitForFinished(30000));
+    EXPECT_EQ(program.exitStatus(), QProcess::NormalExit);
+    EXPECT_EQ(program.exitCode(), 4);
+    const QString text = QString::fromUtf8(program.readAllStandardError());
+    EXPECT_TRUE(text.startsWith(QStringLiteral("error: mantissa: there is no display: DISPLAY \"unix:61234\"")))
+        << text.toStdString();
+    EXPECT_EQ(text.count(QLatin1Char('\n')), 1) << text.toStdString();
+}
+
 }  // namespace

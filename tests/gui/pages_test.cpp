@@ -14,6 +14,7 @@
 #include "gui/pages/live_health.h"
 #include "gui/pages/live_page.h"
 #include "gui/pages/numerics_page.h"
+#include "gui/pages/refused_page.h"
 #include "gui/widgets/figures_card.h"
 #include "gui/widgets/note_list.h"
 #include "gui/widgets/tensor_views.h"
@@ -295,6 +296,32 @@ TEST_F(Pages, AnAnswerForTheLastRunIsDropped) {
     QTest::qWait(200);
     EXPECT_GT(page.health()->fp8Tensors(), 0);
     EXPECT_FALSE(page.figuresCard()->figures()[0].meaning.contains(QStringLiteral("NaN")));
+}
+
+/// A run that the CPU was too small for is not offered the CPU.
+TEST_F(Pages, ARefusedRunIsOfferedAnotherDeviceOnlyWhereThereIsOne) {
+    SyntheticRun run;
+    run.name = "too large";
+    run.done = 0;
+    run.status = "refused";
+    const QString store = folder_->filePath(QStringLiteral("refused.mantissa"));
+    const QString id = QString::fromStdString(addSyntheticRun(store.toStdString(), run));
+    qputenv("MANTISSA_DEVICE", "cpu");
+    RunController controller;
+    controller.openStore(store);
+    ASSERT_TRUE(waitFor([&] { return !controller.runs().isEmpty(); }));
+    RefusedPage page(controller);
+    page.setRun(id);
+    const auto* changes = page.findChild<QTableWidget*>();
+    ASSERT_NE(changes, nullptr);
+    ASSERT_TRUE(waitFor([&] { return changes->rowCount() > 0; }));
+    qunsetenv("MANTISSA_DEVICE");
+    QStringList words;
+    for (int row = 0; row < changes->rowCount(); ++row) words << changes->item(row, 0)->text();
+    EXPECT_TRUE(words.join(QLatin1Char(',')).contains(QStringLiteral("micro-batch")))
+        << words.join(QLatin1Char(',')).toStdString();
+    EXPECT_FALSE(words.join(QLatin1Char(',')).contains(QStringLiteral("CPU")))
+        << words.join(QLatin1Char(',')).toStdString();
 }
 
 TEST_F(Pages, PaintedWidgetsHaveNamesAndDescriptions) {

@@ -163,6 +163,8 @@ TEST_F(Workbench, FirstTroubleTellsWhatTheEngineFound) {
     EXPECT_TRUE(report.chain[1].detail.contains(QStringLiteral("2 ops")));
     EXPECT_EQ(report.chain[2].what, QStringLiteral("loss"));
     EXPECT_EQ(report.chain[3].right, QStringLiteral("backward"));
+    EXPECT_TRUE(report.outcome.contains(QStringLiteral("sits in a weight"))) << report.outcome.toStdString();
+    EXPECT_EQ(report.chain[5].detail, QStringLiteral("not run: the weights keep the value"));
 }
 
 TEST_F(Workbench, AScaleThatChangedInTheStepIsNotCalledUnchanged) {
