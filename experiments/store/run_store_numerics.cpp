@@ -148,11 +148,14 @@ Heatmap RunStore::heatmap(const std::string& id, Statistic statistic, int64_t fi
         if (!std::isnan(value) && worse(statistic, value, map.values[cell]))
             map.values[cell] = static_cast<float>(value);
     });
-    for (const Statistic counter : {Statistic::Inf, Statistic::Nan})
-        forEachValue(reader, facts, counter, map.firstStep, map.lastStep,
-                     [&](size_t tensor, int64_t step, double value) {
-                         if (value > 0) map.nonFinite[cellOf(tensor, step)] = 1;
-                     });
+    std::vector<int64_t> counters;
+    for (size_t t = 0; t < facts.catalogue.size(); ++t)
+        for (const Statistic counter : {Statistic::Inf, Statistic::Nan})
+            counters.push_back(numericsSeries(static_cast<int>(t), counter));
+    const auto found = reader.readRuling(counters, map.firstStep, map.lastStep, SeriesReader::Pieces::NotZero);
+    for (size_t i = 0; i < found.size(); ++i)
+        for (size_t j = 0; j < found[i].steps.size(); ++j)
+            if (found[i].values[j] > 0) map.nonFinite[cellOf(i / 2, found[i].steps[j])] = 1;
     return map;
 }
 

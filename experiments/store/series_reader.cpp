@@ -35,10 +35,14 @@ int64_t SeriesReader::closedUntil(int segment) {
     return last;
 }
 
-void SeriesReader::readChunks(int64_t series, const Segment& segment, int64_t first, int64_t last, SegmentPoints& out) {
+void SeriesReader::readChunks(int64_t series, const Segment& segment, int64_t first, int64_t last, Pieces pieces,
+                              SegmentPoints& out) {
     Statement& query = database_.cached(
-        "SELECT start, n, steps, data FROM chunk WHERE run = ? AND segment = ? AND series = ? AND start > ? AND start "
-        "<= ? ORDER BY start");
+        pieces == Pieces::All
+            ? "SELECT start, n, steps, data FROM chunk WHERE run = ? AND segment = ? AND series = ? AND start > ? AND "
+              "start <= ? ORDER BY start"
+            : "SELECT start, n, steps, data FROM chunk WHERE run = ? AND segment = ? AND series = ? AND start > ? AND "
+              "start <= ? AND (max > 0 OR max IS NULL) ORDER BY start");
     query.bind(run_)
         .bind(segment.index)
         .bind(series)
@@ -108,7 +112,7 @@ std::vector<std::vector<SegmentPoints>> SeriesReader::read(const std::vector<int
     for (size_t s = 0; s < segments_.size(); ++s) {
         std::vector<SegmentPoints*> out;
         for (size_t i = 0; i < series.size(); ++i) {
-            readChunks(series[i], segments_[s], first, last, result[i][s]);
+            readChunks(series[i], segments_[s], first, last, Pieces::All, result[i][s]);
             out.push_back(&result[i][s]);
         }
         readTail(series, segments_[s], first, last, out);
@@ -116,7 +120,8 @@ std::vector<std::vector<SegmentPoints>> SeriesReader::read(const std::vector<int
     return result;
 }
 
-std::vector<SegmentPoints> SeriesReader::readRuling(const std::vector<int64_t>& series, int64_t first, int64_t last) {
+std::vector<SegmentPoints> SeriesReader::readRuling(const std::vector<int64_t>& series, int64_t first, int64_t last,
+                                                    Pieces pieces) {
     std::vector<SegmentPoints> result(series.size());
     for (size_t s = 0; s < segments_.size(); ++s) {
         const Segment& segment = segments_[s];
@@ -124,7 +129,7 @@ std::vector<SegmentPoints> SeriesReader::readRuling(const std::vector<int64_t>& 
         const int64_t end = std::min(last, segment.cut - 1);
         std::vector<SegmentPoints*> out;
         for (size_t i = 0; i < series.size(); ++i) {
-            readChunks(series[i], segment, first, end, result[i]);
+            readChunks(series[i], segment, first, end, pieces, result[i]);
             out.push_back(&result[i]);
         }
         readTail(series, segment, first, end, out);

@@ -31,14 +31,18 @@ class SeriesReader {
     /// result[i][s]: points of series[i] in segments()[s], first <= step <= last, ascending. Damaged pieces are left
     /// out and counted.
     std::vector<std::vector<SegmentPoints>> read(const std::vector<int64_t>& series, int64_t first, int64_t last);
-    /// The rule "newest segment" applied to read().
-    std::vector<SegmentPoints> readRuling(const std::vector<int64_t>& series, int64_t first, int64_t last);
+    /// The rule "newest segment" applied to read(). Pieces::NotZero leaves out packed pieces without a value above 0,
+    /// as nearly all counters of NaN and Inf are.
+    enum class Pieces { All, NotZero };
+    std::vector<SegmentPoints> readRuling(const std::vector<int64_t>& series, int64_t first, int64_t last,
+                                          Pieces pieces = Pieces::All);
     /// Segment (index into segments()) that rules a step; −1: none.
     int rulingSegment(int64_t step) const;
     int damaged() const { return damaged_; }
 
   private:
-    void readChunks(int64_t series, const Segment& segment, int64_t first, int64_t last, SegmentPoints& out);
+    void readChunks(int64_t series, const Segment& segment, int64_t first, int64_t last, Pieces pieces,
+                    SegmentPoints& out);
     void readTail(const std::vector<int64_t>& series, const Segment& segment, int64_t first, int64_t last,
                   const std::vector<SegmentPoints*>& out);
     int64_t closedUntil(int segment);
