@@ -21,7 +21,7 @@ void takeCodes(const test::Twins& twins, test::BlockData& data) {
 /// Codes and their scales alone.
 void castThere(Backend& gpu, test::BlockData& data) {
     test::Twins twins(gpu);
-    twins.add(data.in.bytes), twins.add(data.slot);
+    twins.add(data.in.bytes), twins.add(data.entries), twins.add(data.slot);
     twins.add(data.rowCodes), twins.add(data.colCodes), twins.add(data.rowScales), twins.add(data.colScales);
     twins.run(data.op());
     takeCodes(twins, data);
