@@ -28,8 +28,8 @@ bool plainForward(const LinearPlan& linear) {
 }
 
 GptBuffers::GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory,
-                       bool transposedCodes)
-    : time_(model.layers), share_(shareMemory), transposed_(transposedCodes) {
+                       bool transposedCodes, bool keepInputs)
+    : time_(model.layers), share_(shareMemory), transposed_(transposedCodes), keepInputs_(keepInputs) {
     // What backward uses to its end lies below the layers' buffers, so that gradients can lie over layers that backward
     // has left: those of layer l over layers l and up.
     const int64_t rows = static_cast<int64_t>(batch) * model.context;
@@ -37,6 +37,12 @@ GptBuffers::GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int 
     addHead(model, plan, rows);
     addShared(model, plan, rows);
     addForward(model, plan, batch);
+}
+
+bool GptBuffers::keepsInput(const LinearPlan& linear) const {
+    const bool ofAttention = linear.kind == LinearKind::Proj, ofLayer = linear.kind != LinearKind::Head;
+    return keepInputs_ && ofLayer && !ofAttention && !linear.fp8(Gemm::Wgrad) && !linear.block() &&
+           plainForward(linear);
 }
 
 BufferId GptBuffers::add(size_t bytes, int begin, int end) {
@@ -47,11 +53,13 @@ void GptBuffers::addShared(const ModelConfig& model, const PrecisionPlan& plan, 
     const size_t m = static_cast<size_t>(rows), size = dtypeSize(plan.type);
     const size_t plain = m * static_cast<size_t>(model.width) * size, statistics = m * sizeof(float);
     bool anyPlainNorm = plainForward(plan.linears.back()), anyActivation = false;
+    const auto readAtOnce = [&](int layer, LinearKind kind) {
+        const LinearPlan& linear = plan.linears[static_cast<size_t>(plan.linear(layer, kind))];
+        return plainForward(linear) && !keepsInput(linear);
+    };
     for (int layer = 0; layer < model.layers; ++layer) {
-        for (LinearKind kind : {LinearKind::Qkv, LinearKind::Fc1})
-            anyPlainNorm = anyPlainNorm || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, kind))]);
-        anyActivation =
-            anyActivation || plainForward(plan.linears[static_cast<size_t>(plan.linear(layer, LinearKind::Fc2))]);
+        anyPlainNorm = anyPlainNorm || readAtOnce(layer, LinearKind::Qkv) || readAtOnce(layer, LinearKind::Fc1);
+        anyActivation = anyActivation || readAtOnce(layer, LinearKind::Fc2);
     }
     residualFinal = add(plain, time_.finalNorm(), time_.finalNormBack());
     meanFinal = add(statistics, time_.finalNorm(), time_.finalNormBack());
@@ -91,6 +99,9 @@ void GptBuffers::addForward(const ModelConfig& model, const PrecisionPlan& plan,
         for (int kind = 0; kind < kLinearsPerLayer; ++kind) {
             const LinearPlan& linear =
                 plan.linears[static_cast<size_t>(plan.linear(layer, static_cast<LinearKind>(kind)))];
+            if (keepsInput(linear))
+                b.keptInputs[kind] =
+                    alive(rows * static_cast<size_t>(linear.in) * dtypeSize(plan.type), kMade[kind], kLast[kind]);
             if (!linear.readsCodes(TensorRole::Input)) continue;
             const bool kept = linear.fp8(Gemm::Wgrad) && !transposed_ && !linear.block();
             const int end = kept ? time_.backward(layer, kLast[kind]) : time_.forward(layer, kRead[kind]);
@@ -142,7 +153,7 @@ void GptBuffers::addBackward(const ModelConfig& model, const PrecisionPlan& plan
         }
         if (columns && linear.fp8(Gemm::Wgrad))
             againBytes = std::max(againBytes, linear.columnCopyBytes(TensorRole::Input, rows));
-        if ((!linear.fp8(Gemm::Wgrad) || linear.block()) && linear.kind != LinearKind::Proj)
+        if ((!linear.fp8(Gemm::Wgrad) || linear.block()) && linear.kind != LinearKind::Proj && !keepsInput(linear))
             againCols = std::max(againCols, static_cast<size_t>(linear.in));
     }
     dResidual = add(m * width * size, time_.finalNormBack(), time_.embeddingBack());

@@ -60,14 +60,17 @@ struct LayerBuffers {
     BufferId residual2, mean2, rstd2;  ///< input of ln_2
     BufferId fc1;                      ///< (M, F), before the activation
     BufferId inputCodes[4];            ///< FP8 codes of the linears' inputs
+    BufferId keptInputs[4];            ///< plain inputs of wgrads that stay from forward on; not proj's, see attention
 };
 
 /// M = batch * context rows. Names as in gpt_model.cpp.
 struct GptBuffers {
     /// transposedCodes: the device's products need k contiguous (Backend::needsTransposedCodes()). Then codes of inputs
     /// live in forward only, and backward makes them again, transposed.
+    /// keepInputs: inputs of wgrads that forward writes in plain values stay for them, instead of being made again. On
+    /// 16 bits that is 12 C bytes of memory a token and layer, and as many that backward need not write.
     GptBuffers(const ModelConfig& model, const PrecisionPlan& plan, int batch, bool shareMemory = true,
-               bool transposedCodes = false);
+               bool transposedCodes = false, bool keepInputs = false);
 
     template <class T = void>
     T* at(BufferId buffer) const {
@@ -78,12 +81,14 @@ struct GptBuffers {
     char* base = nullptr;
     int64_t chunkRows = 0;  ///< rows of logits at a time
     bool transposedCodes() const { return transposed_; }
+    /// Whether the linear's plain input stays for its wgrad.
+    bool keepsInput(const LinearPlan& linear) const;
 
     std::vector<LayerBuffers> layers;
     BufferId residualFinal, meanFinal, rstdFinal;
-    BufferId normOut;     ///< (M, C) output of a norm, read at once
+    BufferId normOut;     ///< (M, C) output of a norm that is not kept, read at once
     BufferId delta;       ///< (M, C) output of proj or fc2, added by the next norm
-    BufferId activation;  ///< (M, F) forward, where fc2 reads plain values
+    BufferId activation;  ///< (M, F) forward, where fc2 reads plain values that are not kept
     BufferId logits;      ///< (chunkRows, padded vocabulary)
     BufferId losses;      ///< (M) F32
     BufferId headInputCodes, headGradCodes;
@@ -101,7 +106,7 @@ struct GptBuffers {
     void addBackward(const ModelConfig& model, const PrecisionPlan& plan, int64_t rows);
     BufferId add(size_t bytes, int begin, int end);
     TimeLine time_;
-    bool share_, transposed_;
+    bool share_, transposed_, keepInputs_;
 };
 
 /// When each part of the flat gradients is first written, for Arena::placeOver; empty when alignment gaps between the

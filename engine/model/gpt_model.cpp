@@ -65,17 +65,27 @@ uint8_t* GptModel::againCodes(int index) const {
     return wanted ? buffers_.at<uint8_t>(buffers_.againCodes) : nullptr;
 }
 
+BufferId GptModel::keptInput(int index, BufferId other) const {
+    if (index == plan_.headIndex()) return other;
+    const BufferId kept =
+        buffers_.layers[static_cast<size_t>(index / kLinearsPerLayer)].keptInputs[index % kLinearsPerLayer];
+    return kept.id < 0 ? other : kept;
+}
+
 void* GptModel::againOut(int index, const PassFlags& flags) const {
+    if (keptInput(index).id >= 0) return nullptr;
     if (!linearPlan(index).fp8(Gemm::Wgrad) || linearPlan(index).block()) return buffers_.at(buffers_.again);
     return flags.plain || flags.shadow ? pass_.plainAgain : nullptr;
 }
 
-Operand GptModel::wgradInput(Backend& backend, int index, const void* plain, const PassFlags& flags) const {
-    uint8_t* again = againCodes(index);
-    scaling_.castColumnCopy(backend, plan_.slot(index, TensorRole::Input), plain, rows_, linearPlan(index).in, again,
+Operand GptModel::wgradInput(Backend& backend, int index, const void* again, const PassFlags& flags) const {
+    const BufferId kept = keptInput(index);
+    const void* plain = kept.id < 0 ? again : buffers_.at(kept);
+    uint8_t* codes = againCodes(index);
+    scaling_.castColumnCopy(backend, plan_.slot(index, TensorRole::Input), plain, rows_, linearPlan(index).in, codes,
                             flags);
     // Row codes are gone by now where transposed ones were made again; the product reads those alone.
-    return operand(index, TensorRole::Input, plain, again ? CodePair{again, again} : inputCodes(index), flags);
+    return operand(index, TensorRole::Input, plain, codes ? CodePair{codes, codes} : inputCodes(index), flags);
 }
 
 CodePair GptModel::gradCodes(int index) const {
@@ -195,7 +205,7 @@ void GptModel::normForward(Backend& backend, const PassFlags& flags, const void*
     op.bias = parameter(gain + 1);
     const bool plain = !linear.fp8(Gemm::Fprop) || linear.fp8Recipe() == RecipeKind::Current || linear.block() ||
                        (head && !linear.fp8(Gemm::Wgrad));
-    op.out = plainOut(plain, buffers_.normOut, flags);
+    op.out = plainOut(plain, keptInput(reader, buffers_.normOut), flags);
     op.cast = scaling_.producerCast(slot, codes, flags);
     op.mean = mean;
     op.rstd = rstd;
@@ -241,7 +251,7 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     // Where a norm's output lies in plain values, if it does.
     const auto plainNorm = [&](int index) {
         const bool planned = !linearPlan(index).fp8(Gemm::Fprop) || plainForward(linearPlan(index));
-        return plainOut(planned, buffers_.normOut, flags);
+        return plainOut(planned, keptInput(index, buffers_.normOut), flags);
     };
     const std::string& name = linearPlan(qkv).layerName;
     const void* residualIn =
@@ -279,7 +289,7 @@ void GptModel::forwardLayer(Backend& backend, int layer, const PassFlags& flags)
     activation.cols = model_.ffn;
     activation.type = plan_.type;
     activation.in = buffers_.at(b.fc1);
-    activation.out = plainOut(plain, buffers_.activation, flags);
+    activation.out = plainOut(plain, keptInput(fc2, buffers_.activation), flags);
     activation.cast = scaling_.producerCast(fc2Input, inputCodes(fc2), flags);
     backend.run(activation);
     lookAt(backend, flags, name, "gelu", false, "output", activation.out, rows_, model_.ffn, fc2Input);

@@ -118,7 +118,9 @@ class GptModel {
     void shadow(kernels::Backend& backend, const PassFlags& flags, int index, kernels::ShadowProduct op,
                 kernels::Gemm gemm) const;
     kernels::MatmulOperand plainWeight(int index, bool kContiguous, bool& rounded) const;
-    /// Where backward makes the plain input of the linear's wgrad again; nullptr: nobody reads it.
+    /// The buffer that keeps the linear's plain input for its wgrad; `other` where none does.
+    BufferId keptInput(int index, BufferId other = {}) const;
+    /// Where backward makes the plain input of the linear's wgrad again; nullptr: nobody reads it, or it was kept.
     void* againOut(int index, const PassFlags& flags) const;
 
     /// in: rows [row, row + rows) of the tensor, plain values in device memory.
@@ -135,9 +137,9 @@ class GptModel {
     CodePair gradCodes(int index) const;
     /// Transposed codes of the linear's input for its wgrad, made again in backward; nullptr where row codes serve.
     uint8_t* againCodes(int index) const;
-    /// The input of the linear's wgrad: row codes (or plain values) where they serve, else what backward made again.
-    /// Block recipes: its column copy is made of the plain values first.
-    Operand wgradInput(kernels::Backend& backend, int index, const void* plain, const PassFlags& flags) const;
+    /// The input of the linear's wgrad: row codes, or plain values that forward kept, where they serve; else what
+    /// backward made `again`. Block recipes: its column copy is made of the plain values first.
+    Operand wgradInput(kernels::Backend& backend, int index, const void* again, const PassFlags& flags) const;
     int weightTensor(int index) const;
 
     ModelConfig model_;
