@@ -7,6 +7,7 @@
 #include <QScreen>
 #include <QStringList>
 #include <QTimer>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -155,6 +156,14 @@ std::string noDisplay(int argc, char** argv) {
 #endif
 }
 
+/// --help, --version: answered without a display.
+bool asksForWords(int argc, char** argv) {
+    return std::any_of(argv + 1, argv + argc, [](const char* word) {
+        const std::string_view text(word);
+        return text == "-h" || text == "--help" || text == "--help-all" || text == "-v" || text == "--version";
+    });
+}
+
 int refuseDisplay(const std::string& why) {
     std::fprintf(stderr,
                  "error: mantissa: there is no display: %s; allowed: a desktop session, mantissa-run, which does "
@@ -186,7 +195,10 @@ void holdMessage(QtMsgType type, const QMessageLogContext& context, const QStrin
 
 int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then told as a full disk is
-    if (const std::string why = noDisplay(argc, argv); !why.empty()) return refuseDisplay(why);
+    if (asksForWords(argc, argv))
+        qputenv("QT_QPA_PLATFORM", "offscreen");
+    else if (const std::string why = noDisplay(argc, argv); !why.empty())
+        return refuseDisplay(why);
     qInstallMessageHandler(holdMessage);
     TracedApplication app(argc, argv);
     qInstallMessageHandler(nullptr);

@@ -75,6 +75,8 @@ class RunController : public QObject {
             });
         });
     }
+    /// Answers that are still to come for `receiver` and `topic` are dropped.
+    void forget(QObject* receiver, int topic) { jobs_.next(receiver, topic); }
 
     /// The same on another thread without the store: forecasts, tensor bench, device report.
     template <class Work, class Done>

@@ -115,6 +115,7 @@ double FinalNumbersModel::number(const FinalRow& row, int column) const {
 }
 
 QVariant FinalNumbersModel::data(const QModelIndex& index, int role) const {
+    if (!index.isValid()) return {};  // Qt copies the current cell, also where there is none
     const FinalRow& row = rows_[size_t(index.row())];
     const int column = index.column();
     const double value = number(row, column);
@@ -239,6 +240,7 @@ QVariant ConfigModel::headerData(int section, Qt::Orientation orientation, int r
 }
 
 QVariant ConfigModel::data(const QModelIndex& index, int role) const {
+    if (!index.isValid()) return {};
     const experiments::ConfigRow& row = rows_[shown_[size_t(index.row())]];
     if (role == Qt::DisplayRole || role == Qt::ToolTipRole) {
         const QString separator = role == Qt::ToolTipRole ? QStringLiteral("\n") : QStringLiteral(", ");

@@ -43,6 +43,8 @@ struct RunSeries::Update {
 
 namespace {
 
+constexpr int kTopic = 0;
+
 std::shared_ptr<SeriesPyramid> pyramidOf(const std::vector<int64_t>& steps, const std::vector<double>& values) {
     auto curve = std::make_shared<SeriesPyramid>();
     curve->reserve(steps.size());
@@ -107,6 +109,7 @@ void RunSeries::show(const QString& id) {
     events_.clear();
     segments_ = 0;
     loaded_ = reading_ = again_ = false;
+    controller_.forget(this, kTopic);  // an answer for the run before adds to curves that are gone
     Q_EMIT reset();
     refresh();
 }
@@ -130,7 +133,7 @@ void RunSeries::refresh() {
     const std::string id = id_.toStdString();
     const int segments = segments_;
     controller_.load(
-        this, 0,
+        this, kTopic,
         [=](RunStore& store) {
             Update update;
             const auto row = store.run(id);

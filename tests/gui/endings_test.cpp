@@ -206,6 +206,20 @@ TEST(Endings, WithoutADisplayIsASentence) {
     }
 }
 
+TEST(Endings, HelpAndVersionNeedNoDisplay) {
+    for (const auto& [word, answer] : {std::pair{"--help", "--store"}, {"--version", "mantissa"}, {"-h", "--page"}}) {
+        QProcess program;
+        QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+        for (const char* name : {"DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"})
+            environment.remove(QLatin1String(name));
+        program.setProcessEnvironment(environment);
+        program.start(QStringLiteral(MANTISSA_PROGRAM), {QLatin1String(word)});
+        ASSERT_TRUE(program.waitForFinished(30000)) << word;
+        EXPECT_EQ(program.exitCode(), 0) << word;
+        EXPECT_TRUE(program.readAllStandardOutput().contains(answer)) << word;
+    }
+}
+
 /// DISPLAY names a server that is not there.
 TEST(Endings, ADisplayThatDoesNotAnswerIsASentence) {
     QProcess program;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "kernels/formats/half.h"
@@ -168,8 +169,10 @@ TEST(Vec16, SameBitsWithFmaAndOneOrderOfSums) {
 TEST(Vec16, PartsTouchOnlyTheirElements) {
     for (Isa isa : supportedIsas())
         for (int64_t n = 0; n <= 16; ++n) {
-            std::vector<uint16_t> in(static_cast<size_t>(n), 0x3F80), out(18, 0xABCD);
-            vec16Probe(isa).copyPart(in.data(), out.data() + 1, n);
+            const std::unique_ptr<uint16_t[]> in(new uint16_t[static_cast<size_t>(n)]);  // not one more; never null
+            std::fill_n(in.get(), n, uint16_t{0x3F80});
+            std::vector<uint16_t> out(18, 0xABCD);
+            vec16Probe(isa).copyPart(in.get(), out.data() + 1, n);
             for (int64_t i = 0; i < 18; ++i)
                 EXPECT_EQ(out[static_cast<size_t>(i)], i >= 1 && i <= n ? 0x3F80 : 0xABCD) << n << " " << i;
         }

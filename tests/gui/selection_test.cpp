@@ -1,0 +1,103 @@
+// No run selected, and the store read again, on every page: by a click beside the runs, Ctrl+click, F5, and copying
+// from an empty table.
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QTableView>
+#include <QTemporaryDir>
+#include <QTest>
+#include <memory>
+
+#include "gui/main_window.h"
+#include "tests/support/synthetic_store.h"
+
+namespace {
+
+using namespace mantissa::gui;
+using mantissa::tests::addSyntheticRun;
+using mantissa::tests::SyntheticRun;
+
+class Selection : public testing::TestWithParam<const char*> {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new QTemporaryDir;
+        const std::string path = folder_->filePath(QStringLiteral("runs.mantissa")).toStdString();
+        SyntheticRun run;
+        run.name = "bf16";
+        run.fp8 = false;
+        addSyntheticRun(path, run);
+        run.name = "nan";
+        run.fp8 = true;
+        run.nonFiniteFrom = 300, run.nonFiniteTo = 600;
+        run.status = "diverged";
+        id_ = QString::fromStdString(addSyntheticRun(path, run));
+    }
+    static void TearDownTestSuite() { delete folder_; }
+    void SetUp() override {
+        settings_ = std::make_unique<Settings>(layout_.filePath(QStringLiteral("layout.json")));
+        window_ = std::make_unique<MainWindow>(controller_, *settings_);
+        window_->resize(1440, 900);
+        window_->show();
+        controller_.openStore(folder_->filePath(QStringLiteral("runs.mantissa")));
+        ASSERT_TRUE(QTest::qWaitFor([&] { return controller_.runs().size() == 2; }, 20000));
+        choose();
+        window_->openPage(QString::fromLatin1(GetParam()));
+        QTest::qWait(800);
+    }
+    void choose() {
+        window_->runList().chooseMany({id_});
+        ASSERT_TRUE(QTest::qWaitFor([&] { return window_->runList().selectedIds().size() == 1; }, 5000));
+    }
+    void expectNothingSelected() {
+        ASSERT_TRUE(QTest::qWaitFor([&] { return window_->runList().selectedIds().isEmpty(); }, 5000));
+        QTest::qWait(600);  // what was being read arrives
+        QApplication::processEvents();
+        window_->grab();
+    }
+    static QTemporaryDir* folder_;
+    static QString id_;
+    QTemporaryDir layout_;
+    std::unique_ptr<Settings> settings_;
+    RunController controller_;
+    std::unique_ptr<MainWindow> window_;
+};
+QTemporaryDir* Selection::folder_ = nullptr;
+QString Selection::id_;
+
+TEST_P(Selection, AClickBesideTheRunsLeavesNoneSelected) {
+    QWidget* list = window_->runList().table().viewport();
+    QTest::mouseClick(list, Qt::LeftButton, Qt::NoModifier, QPoint(list->width() / 2, list->height() - 5));
+    expectNothingSelected();
+    choose();
+    QTest::mouseClick(list, Qt::LeftButton, Qt::NoModifier, QPoint(list->width() / 2, list->height() - 5));
+    expectNothingSelected();  // at once, while the run is being read
+    choose();
+    QTest::qWait(300);
+}
+
+TEST_P(Selection, TheStoreIsReadAgain) {
+    for (int i = 0; i < 3; ++i) {
+        QTest::keyClick(window_.get(), Qt::Key_F5);
+        QTest::qWait(i == 0 ? 1000 : 20);
+    }
+    ASSERT_TRUE(QTest::qWaitFor([&] { return window_->runList().selectedIds() == QStringList{id_}; }, 10000));
+    QTest::qWait(800);
+    window_->grab();
+}
+
+TEST_P(Selection, AnEmptyTableCopiesNothing) {
+    for (QTableView* table : window_->findChildren<QTableView*>()) {
+        if (!table->isVisible()) continue;
+        table->setFocus();
+        QTest::keyClick(table, Qt::Key_C, Qt::ControlModifier);
+        QTest::mouseClick(table->viewport(), Qt::LeftButton, Qt::NoModifier, table->viewport()->rect().center());
+        QTest::keyClick(table, Qt::Key_C, Qt::ControlModifier);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, Selection,
+                         testing::Values("live", "numerics", "compare", "ladder", "formats", "device", "diagnosis",
+                                         "trouble"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
