@@ -39,6 +39,19 @@ void checkConfig(const DataConfig& config, int context) {
                      fmt::format("\"{}\" is unknown; allowed: auto, chars96, bytes, tokens", config.tokenizer));
 }
 
+/// FNV-1a over words of eight bytes, the last one filled up with zeros; the shift brings high bits down, which a
+/// product alone never does. Every step is a bijection of the hash, so that one changed word always shows.
+uint64_t hashBytes(const std::vector<uint8_t>& bytes) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
+        hash = (hash ^ word) * 0x100000001b3u;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
 /// A corpus in memory, split into a training head and a validation tail.
 template <class Id>
 class MemorySource final : public TokenSource {
@@ -83,6 +96,9 @@ class MemorySource final : public TokenSource {
     int64_t replacedCharacters() const override { return facts_.replaced; }
     std::string description() const override { return facts_.description; }
     uint64_t bytesInMemory() const override { return tokens_.capacity(); }
+    std::optional<CorpusIdentity> identity() const override {
+        return CorpusIdentity{totalTokens(), hashBytes(tokens_)};
+    }
 
   private:
     int64_t totalTokens() const { return static_cast<int64_t>(tokens_.size() / sizeof(Id)); }

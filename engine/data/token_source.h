@@ -17,6 +17,13 @@ struct DataConfig {
     int vocabulary = 96;  ///< of the model; ids at or above it are refused
 };
 
+/// What tells one corpus from another: every token of training and validation part, in order.
+struct CorpusIdentity {
+    int64_t tokens = 0;
+    uint64_t hash = 0;  ///< of the ids as little-endian bytes, eight at a time (token_source.cpp)
+    bool operator==(const CorpusIdentity&) const = default;
+};
+
 /// Immutable once made; shared by trainer and forecasts. Windows: window i of the training part has context + 1 tokens;
 /// which start it has depends on (seed, corpus, i) alone, by a keyed permutation of the non-overlapping windows, epoch
 /// by epoch (each epoch with a new offset within the window). Thread: const members from any thread.
@@ -40,6 +47,8 @@ class TokenSource {
     virtual int64_t replacedCharacters() const = 0;  ///< characters outside the tokenizer's set, shown to the user
     virtual std::string description() const = 0;     ///< "KJV Bible, 4.30 M characters, 96 printable characters"
     virtual uint64_t bytesInMemory() const = 0;
+    /// Nothing for text that is made on demand: its settings say all. Reads the whole corpus (some GB/s).
+    virtual std::optional<CorpusIdentity> identity() const { return std::nullopt; }
 };
 
 }  // namespace mantissa::engine

@@ -251,7 +251,8 @@ int goOn(const Context& context, const Options& options, bool fork) {
         if (options.threads == 0) job.device.threads = document.threads;
     }
     job.resumeStep = step;
-    openData(spec);
+    job.anyCorpus = fork && std::any_of(options.sets.begin(), options.sets.end(),
+                                        [](const std::string& set) { return set.rfind("data.path=", 0) == 0; });
     InterruptCounter counter;
     return follow(context, spec, job);
 }

@@ -47,6 +47,7 @@ class EngineStepper final : public Stepper {
         facts.flopsPerToken = engine::Trainer::flopsPerToken(trainer_.config().model);
         facts.entropyFloor = data_->entropyRate();
         facts.replacedCharacters = data_->replacedCharacters();
+        facts.corpus = data_->identity();
         return facts;
     }
 

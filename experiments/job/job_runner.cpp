@@ -218,6 +218,7 @@ void JobRunner::announce() {
     document.planNote = plan.note;
     document.dataDescription = facts.data;
     document.entropyFloor = facts.entropyFloor;
+    document.corpus = facts.corpus;
     document.flopsPerToken = facts.flopsPerToken;
     document.catalogue = started.catalogue;
     document_ = document;

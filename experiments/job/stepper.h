@@ -44,6 +44,7 @@ class Stepper {
         double flopsPerToken = 0;
         std::optional<double> entropyFloor;
         int64_t replacedCharacters = 0;
+        std::optional<engine::CorpusIdentity> corpus;
     };
     virtual Facts facts() const = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/faults.h"
+#include "experiments/job/corpus_check.h"
 #include "experiments/job/job_runner.h"
 #include "experiments/report/device_choice.h"
 #include "experiments/store/ulid.h"
@@ -175,6 +176,7 @@ std::string linkFolder(const std::string& from, const std::string& to) {
 std::string prepareFork(RunStore& store, JobPlan& plan) {
     const RunSummary run = store.find(plan.options.forkRun);
     const std::string leftOut = leaveOutFaults(store, run, plan.spec);
+    if (!plan.options.makeStepper) checkCorpus(store, run, plan.spec, plan.options.resumeStep, plan.options.anyCorpus);
     if (beginsAnew(store, run, plan.options.resumeStep)) {
         plan.origin = fmt::format("Forked from {}, from the start.{}", run.name, leftOut);
         return run.id;
@@ -206,15 +208,19 @@ FileLock settle(RunStore& store, JobPlan& plan) {
             throw Error(ErrorCode::InvalidConfig,
                         fmt::format("run {} has done all of its {} steps; a larger train.steps lets it go on", run.name,
                                     plan.spec.trainer.steps));
+        keepDataPath(store, run, plan.spec);
         const std::string changes = changesOf(store, run, plan.spec);
+        plan.spec.data.path = absoluteDataPath(plan.spec.data.path);
         const std::string leftOut = leaveOutFaults(store, run, plan.spec);
         checkCheckpoint(store, run, checkpoint, plan);
+        if (!options.makeStepper) checkCorpus(store, run, plan.spec, checkpoint.step, false);
         plan.checkpoint = checkpoint.path;
         plan.checkpointStep = checkpoint.step;
         plan.origin = fmt::format("Resumed from the checkpoint of step {}.{}{}{}", checkpoint.step, changes, leftOut,
                                   supersededBy(run, checkpoint.step, plan.spec.checkpoint.keep));
         return lock;
     }
+    plan.spec.data.path = absoluteDataPath(plan.spec.data.path);
     plan.runId = makeUlid();
     plan.name = options.name.empty() ? plan.spec.defaultName() : options.name;
     const std::string parent = options.forkRun.empty() ? "" : prepareFork(store, plan);

@@ -114,6 +114,8 @@ struct JobOptions {
     int64_t resumeStep = -1;  ///< checkpoint to go on from; −1: the newest
     bool otherClass = false;  ///< allow a checkpoint of another determinism class
     std::string forkRun;  ///< ULID of a run whose checkpoint (resumeStep) the new run starts from; 0: from the start
+    /// A fork on the same data.path is meant to read what is there now, though it may not be what its parent read.
+    bool anyCorpus = false;
     bool beside = false;  ///< do not wait for other runs on the device
     /// Steps alone: no evaluation and no checkpoint at the end. Where the device measures energy, steps go on after the
     /// spec's until there are ten seconds of it.
@@ -136,7 +138,8 @@ class TrainingJob {
   public:
     /// Makes the run's row (status queued), so that it is in the list at once, then starts the thread. Throws Database
     /// when the store cannot be opened for writing, InvalidConfig when the spec is not valid or the run to resume has
-    /// no such checkpoint.
+    /// no such checkpoint, InvalidFile when the text of the run that it goes on from cannot be read or is another one.
+    /// A relative data.path is stored as an absolute one. Goes through checkpoint and text: not for the GUI thread.
     TrainingJob(const RunSpec& spec, JobOptions options);
     ~TrainingJob();
     TrainingJob(const TrainingJob&) = delete;

@@ -296,6 +296,9 @@ RunDocument RunStore::document(const std::string& id) {
             document.flopsPerToken = details.value("flops_per_token", 0.0);
             document.notBitIdenticalFrom = details.value("not_bit_identical_from", 0);
             if (details.contains("entropy_floor")) document.entropyFloor = details["entropy_floor"].get<double>();
+            if (details.contains("corpus"))
+                document.corpus = {details["corpus"].at("tokens").get<int64_t>(),
+                                   std::strtoull(details["corpus"].at("hash").get<std::string>().c_str(), nullptr, 16)};
             document.trouble = details.value("trouble", "");
             if (details.contains("specs"))
                 for (const auto& row : details["specs"]) document.specs.emplace_back(row.at(0), row.at(1));

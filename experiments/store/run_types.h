@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/token_source.h"
 #include "engine/numerics.h"
 
 namespace mantissa::experiments {
@@ -87,6 +88,8 @@ struct RunDocument {
     std::string planNote;
     std::string dataDescription;         ///< "KJV Bible, 4.30 M characters, …"
     std::optional<double> entropyFloor;  ///< nats/token, generated text only
+    std::optional<engine::CorpusIdentity>
+        corpus;  ///< of the tokens; nothing: made on demand, or an older version's run
     double flopsPerToken = 0;
     std::vector<engine::CatalogueEntry> catalogue;
     std::vector<engine::EffectivePrecision> precision;  ///< read back from what ran; empty before the first step

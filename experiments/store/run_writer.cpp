@@ -53,6 +53,9 @@ std::string detailsJson(const RunDocument& document) {
     if (document.specs.size() > 1) details["specs"] = document.specs;
     if (!document.trouble.empty()) details["trouble"] = document.trouble;
     if (document.entropyFloor) details["entropy_floor"] = *document.entropyFloor;
+    if (document.corpus)
+        details["corpus"] = {{"tokens", document.corpus->tokens},
+                             {"hash", fmt::format("{:016x}", document.corpus->hash)}};
     return dump(details);
 }
 
