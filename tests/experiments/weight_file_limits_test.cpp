@@ -1,4 +1,5 @@
 // Checkpoint files at their limits: many gigabytes, and headers that lie.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -170,6 +171,26 @@ TEST(WeightFileLimits, AHeaderBeyondTheFormatsLimitSaysSo) {
     std::filesystem::resize_file(path, length + 100);
     EXPECT_THAT(test::sentence([&] { WeightFile file(path); }),
                 HasSubstr("its header of 150000000 bytes is too long; allowed: up to 100000000"));
+}
+
+/// Every part of opening is at most n log n in the number of tensors; a quadratic one took 30 s and more for these.
+TEST(WeightFileLimits, FortyThousandTensorsOpenAtOnce) {
+    test::TempFolder folder;
+    std::string header = "{";
+    constexpr int kTensors = 40000;
+    for (int i = 0; i < kTensors; ++i)
+        header += fmt::format(R"({}"t{:05}":{{"dtype":"F32","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
+                              i, i * 4, i * 4 + 4);
+    test::writeAll(folder / "many.safetensors", withHeader(header + "}", kTensors * 4));
+    const auto start = std::chrono::steady_clock::now();
+    const WeightFile file(folder / "many.safetensors");
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 5.0);
+    ASSERT_EQ(file.entries().size(), static_cast<size_t>(kTensors));
+    EXPECT_EQ(file.entries().back().name, "t39999");
+    header.replace(header.find("t39999"), 6, "t20000");
+    test::writeAll(folder / "twice.safetensors", withHeader(header + "}", kTensors * 4));
+    EXPECT_THAT(test::sentence([&] { WeightFile(folder / "twice.safetensors"); }),
+                HasSubstr("has two tensors with the name t20000"));
 }
 
 TEST(WeightFileLimits, TheTensorBenchRefusesWhatDoesNotFit) {
