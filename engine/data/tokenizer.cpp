@@ -41,6 +41,12 @@ bool looksBinary(const std::vector<uint8_t>& bytes) {
 }
 
 void tokenizeChars96(std::vector<uint8_t>& bytes, const std::string& where, TextCount& count) {
+    // The byte order mark of UTF-32 LE begins with that of UTF-16 LE.
+    constexpr uint8_t kUtf32[2][4] = {{0xFF, 0xFE, 0, 0}, {0, 0, 0xFE, 0xFF}};
+    for (const auto& mark : kUtf32)
+        if (bytes.size() >= sizeof mark && bytes.size() % sizeof mark == 0 &&
+            std::equal(std::begin(mark), std::end(mark), bytes.begin()))
+            refuseData(where, "is UTF-32 text; allowed: UTF-8, Latin-1");
     if (bytes.size() >= 2 && ((bytes[0] == 0xFF && bytes[1] == 0xFE) || (bytes[0] == 0xFE && bytes[1] == 0xFF)))
         refuseData(where, "is UTF-16 text; allowed: UTF-8, Latin-1");
     const auto nul = std::find(bytes.begin(), bytes.end(), 0);

@@ -20,8 +20,8 @@ struct TextCount {
 
 /// Turns text into its tokens, in place (a corpus is not held twice). The bytes are UTF-8, or Latin-1 when they are not
 /// valid UTF-8; a byte order mark is dropped. Tab becomes a space, CR is dropped, other characters become "?" and are
-/// counted. `where` names the file. Throws InvalidFile when the bytes are not text (a NUL byte, UTF-16, or more than
-/// half of the characters replaced).
+/// counted. `where` names the file. Throws InvalidFile when the bytes are not text (a NUL byte, UTF-16, UTF-32, or more
+/// than half of the characters replaced).
 void tokenizeChars96(std::vector<uint8_t>& bytes, const std::string& where, TextCount& count);
 
 /// True when the bytes hold a NUL in their first 64 KiB.

@@ -281,7 +281,12 @@ TEST_F(TokenSourceTest, EveryBadInputHasOneSentence) {
     EXPECT_THAT(openSentence(config(write("utf16.txt", std::string("\xFF\xFE"
                                                                    "a\0",
                                                                    4)))),
-                HasSubstr("UTF-16"));
+                HasSubstr("is UTF-16 text"));
+    const std::string zeros(3, '\0');
+    EXPECT_THAT(openSentence(config(write("utf32le.txt", "\xFF\xFE" + std::string(2, '\0') + "a" + zeros))),
+                HasSubstr("utf32le.txt: is UTF-32 text; allowed: UTF-8, Latin-1"));
+    EXPECT_THAT(openSentence(config(write("utf32be.txt", std::string(2, '\0') + "\xFE\xFF" + zeros + "a"))),
+                HasSubstr("utf32be.txt: is UTF-32 text"));
     EXPECT_THAT(openSentence(config(write("chinese.txt", "\xE4\xBD\xA0\xE5\xA5\xBD"))), HasSubstr("2 of 2 characters"));
     const std::string packed = gzip(markedText(5000));
     EXPECT_THAT(openSentence(config(write("torn.gz", packed.substr(0, packed.size() / 2)))),
