@@ -59,14 +59,19 @@ std::string otherSteps(RunStore& store, const RunSummary& run, int64_t step) {
     return steps.empty() ? "the run has no other checkpoint" : "the run also has checkpoints of step " + steps;
 }
 
-/// A checkpoint that cannot be loaded is refused before anything is written: damaged, of another model, or of another
-/// class of machine.
+/// A checkpoint that cannot be loaded is refused before anything is written: damaged, of another step than the
+/// store says, of another model, or of another class of machine.
 void checkCheckpoint(RunStore& store, const RunSummary& run, const CheckpointRow& row, const JobPlan& plan) {
     const JobOptions& options = plan.options;
     if (options.makeStepper) return;
     engine::CheckpointInfo info;
     try {
         info = engine::checkpoint::verify(row.path, plan.spec.trainer.model);
+        if (info.step != row.step)
+            throw Error(ErrorCode::InvalidFile,
+                        fmt::format("{}: holds the state after step {}, not that of step {}: its files are those of "
+                                    "another checkpoint",
+                                    row.path, info.step, row.step));
     } catch (const Error& error) {
         if (error.code() != ErrorCode::InvalidFile) throw;
         throw Error(ErrorCode::InvalidFile, fmt::format("{}; {}", error.what(), otherSteps(store, run, row.step)));

@@ -82,5 +82,20 @@ TEST_F(Resume, RefusesATextThatHasChanged) {
     EXPECT_EQ(shell("$M resume one --quiet --set train.steps=6").code, 0) << "the text put back";
 }
 
+/// What is told is what is loaded: a folder that holds the files of another step is refused.
+TEST_F(Resume, RefusesACheckpointOfAnotherStep) {
+    ASSERT_EQ(shell(kTrain).code, 0);
+    ASSERT_EQ(shell("cd s.mantissa.d/*/ && cp step-00000002/* step-00000004/").code, 0);
+    const std::string before = shell("$M show one --json").out;
+    for (const char* command : {"resume one", "fork one --at 4"}) {
+        const Result result = shell(std::string("$M ") + command + " --set train.steps=6");
+        EXPECT_EQ(result.code, 2);
+        EXPECT_THAT(result.err, HasSubstr("step-00000004: holds the state after step 2, not that of step 4"));
+        EXPECT_THAT(result.err, HasSubstr("the run also has checkpoints of step 2"));
+    }
+    EXPECT_EQ(shell("$M show one --json").out, before);
+    EXPECT_EQ(shell("$M resume one --from 2 --quiet --set train.steps=6").code, 0);
+}
+
 }  // namespace
 }  // namespace mantissa::experiments
