@@ -363,6 +363,19 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
     }
 }
 
+/// Charts, hints and curves of no tensor: what stood there belongs to another run, or to none.
+void NumericsPage::clearTensor() {
+    curvesTensor_ = -1;
+    for (auto& curve : curves_) {
+        curve = std::make_shared<SeriesPyramid>();
+    }
+    for (PlotView* view : {amax_, counters_}) {
+        view->setContent(PlotContent());
+    }
+    amaxHint_->clear();
+    countersHint_->clear();
+}
+
 void NumericsPage::loadReport() {
     if (tensor_ < 0 || run_.id().isEmpty()) {
         return;

@@ -40,6 +40,7 @@ class NumericsPage : public Page {
     XLink& link() { return link_; }
     HeatmapView* heatmap() const { return heat_; }
     PlotView* amaxView() const { return amax_; }
+    PlotView* countersView() const { return counters_; }
     Inspector* inspector() const { return inspector_; }
     int selectedTensor() const { return tensor_; }
     enum class Mode { Heatmap, Diagnosis, Trouble };
@@ -95,6 +96,7 @@ class NumericsPage : public Page {
     bool overviewFromCells() const;
     void loadTensor();
     void takeTensor(TensorCurves curves);
+    void clearTensor();
     void loadReport();
     void loadGrid();
     QWidget* buildRanks();

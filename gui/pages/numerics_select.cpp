@@ -22,6 +22,7 @@ void NumericsPage::selectTensor(int tensor) {
             run_.loaded() && catalogue.empty()
                 ? QStringLiteral("No tensor was probed in this run. Probes can be switched on while it runs.")
                 : QStringLiteral("Choose a row of the heatmap."));
+        clearTensor();
         return;
     }
     if (view_->currentIndex() == kLayerByStep && int(catalogue[size_t(tensor)].role) != roles_->current()) {

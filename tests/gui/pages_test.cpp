@@ -4,6 +4,7 @@
 
 #include <QApplication>
 #include <QElapsedTimer>
+#include <QLabel>
 #include <QTemporaryDir>
 #include <QTest>
 #include <cmath>
@@ -204,6 +205,31 @@ TEST_F(Pages, NumericsOfABf16RunShowsDashesAndSaysSo) {
     QTest::qWait(200);
     EXPECT_TRUE(page.amaxView()->content().curves.empty());
     EXPECT_TRUE(page.amaxView()->content().notes.empty());
+}
+
+TEST_F(Pages, ARunThatCastsNothingLeavesNoCurvesOfTheRunBefore) {
+    NumericsPage page(controller_);
+    page.resize(1136, 817);
+    page.setRun(fp8_);
+    page.show();
+    const auto empty = [](const PlotContent& content) { return content.curves.empty() && content.notes.empty(); };
+    ASSERT_TRUE(waitFor([&] { return !empty(page.amaxView()->content()) && !empty(page.countersView()->content()); }));
+    const auto texts = [&] {
+        QStringList result;
+        for (const QLabel* label : page.findChildren<QLabel*>()) result << label->text();
+        return result.join(QLatin1Char('|'));
+    };
+    ASSERT_TRUE(texts().contains(QStringLiteral(", log₂")));
+    page.setRun(bf16_);
+    ASSERT_TRUE(waitFor([&] { return !page.heatmap()->rows().empty() && page.heatmap()->rows().front().bf16; }));
+    QTest::qWait(1200);  // the page reads on after 0.8 s
+    EXPECT_EQ(page.selectedTensor(), -1);
+    EXPECT_TRUE(empty(page.amaxView()->content()));
+    EXPECT_TRUE(empty(page.countersView()->content()));
+    EXPECT_FALSE(texts().contains(QStringLiteral(", log₂"))) << texts().toStdString();
+    shoot(page, QStringLiteral("numerics-bf16-after-fp8"));
+    page.setRun(fp8_);  // and they come back
+    EXPECT_TRUE(waitFor([&] { return !empty(page.amaxView()->content()) && !empty(page.countersView()->content()); }));
 }
 
 TEST_F(Pages, TheRuleThatKeepsATensorInBf16IsNamed) {
