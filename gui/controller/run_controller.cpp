@@ -203,7 +203,12 @@ void RunController::drainJobs() {
             Q_EMIT stepsArrived(job.id, steps);
             Q_EMIT runChanged(job.id);
         }
-        if (job.ended) Q_EMIT runEnded(job.id);
+        if (job.ended) {
+            // The last poll may have been before the job's last commit, and a poll after this finds the row as the
+            // messages left it: what the end wrote is read now.
+            Q_EMIT storeAdvanced(job.id);
+            Q_EMIT runEnded(job.id);
+        }
     }
     const auto gone = std::remove_if(ownJobs_.begin(), ownJobs_.end(), [this](const std::unique_ptr<Job>& job) {
         if (!job->ended) return false;

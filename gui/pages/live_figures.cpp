@@ -265,6 +265,12 @@ void LivePage::updateLedger() {
     }
 }
 
+/// A plan is drawn, and nothing is planned any more.
+bool LivePage::planIsOver() const {
+    const RunInfo* info = controller().run(run());
+    return planned_ && !planned_->empty() && info && info->ended();
+}
+
 void LivePage::updateState() {
     const RunInfo* info = controller().run(run());
     stack_->setCurrentIndex(info ? 1 : 0);

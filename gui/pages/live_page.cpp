@@ -96,9 +96,7 @@ LivePage::LivePage(RunController& controller, QWidget* parent)
         link_.setCursor(x);
     });
     connect(&controller, &RunController::runChanged, this, [this](const QString& id) {
-        if (id == run() && isVisible()) {
-            updateState();
-        }
+        if (id == run() && isVisible()) planIsOver() ? rebuild() : updateState();
     });
     connect(&controller, &RunController::phaseChanged, this, [this](const QString& id) {
         if (id == run() && isVisible()) {
@@ -441,6 +439,7 @@ void LivePage::extend() {
     if (!smooth_) {
         return;
     }
+    if (planIsOver()) return rebuild();
     // A run that goes grows into a longer average.
     if (smoothingChosen_ == kAutoSmoothing && autoSmoothing(qint64(run_.lastStep())) != alpha_) return rebuild();
     const auto raw = run_.metric(QStringLiteral("loss"));

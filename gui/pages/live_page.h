@@ -41,6 +41,7 @@ class LivePage : public Page {
     }
     XLink& link() { return link_; }
     PlotView* lossView() const { return loss_; }
+    PlotView* rateView() const { return rate_; }
     HealthCard* health() const { return health_; }
     FiguresCard* figuresCard() const { return figures_; }
 
@@ -64,6 +65,7 @@ class LivePage : public Page {
     void rebuild();  ///< another run, baseline, document or smoothing: contents anew
     void extend();   ///< more samples: smoothed copies, figures, repaint
     void extendSmoothed(const SeriesPyramid& raw, SeriesPyramid& smooth, DebiasedEma& average);
+    bool planIsOver() const;
     void updateDifference();
     void updateFigures();
     void updateLedger();

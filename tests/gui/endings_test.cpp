@@ -17,6 +17,10 @@
 #include "gui/heartbeat.h"
 #include "gui/main_window.h"
 #include "gui/pages/ladder_page.h"
+#include "gui/pages/live_health.h"
+#include "gui/pages/live_page.h"
+#include "gui/widgets/figures_card.h"
+#include "gui/widgets/note_list.h"
 
 namespace {
 
@@ -140,6 +144,47 @@ TEST(Endings, QuitStopsRunsAndALadderWithoutBlockingTheWindow) {
     experiments::RunStore store(folder.filePath(QStringLiteral("runs.mantissa")).toStdString(),
                                 experiments::RunStore::Mode::ReadOnly);
     for (const auto& run : store.runs()) EXPECT_EQ(run.status, experiments::RunStatus::Stopped) << run.name;
+}
+
+/// What a run of this window wrote last (its last evaluation, checkpoint and end) is shown without a click.
+TEST(Endings, LiveShowsTheEndOfARunOfThisWindow) {
+    QTemporaryDir folder;
+    Program program(folder);
+    experiments::RunSpec spec = longRun("40");
+    ASSERT_TRUE(experiments::setPath(spec, "checkpoint.every", "20").empty());
+    ASSERT_TRUE(experiments::setPath(spec, "eval.every", "20").empty());
+    QSignalSpy ended(&program.controller, &RunController::runEnded);
+    program.controller.start(spec, {});
+    ASSERT_TRUE(QTest::qWaitFor([&] { return ended.count() > 0; }, 120000));
+    auto* live = static_cast<LivePage*>(program.window.page(QStringLiteral("live")));
+    const QString id = ended[0][0].toString();
+    EXPECT_EQ(live->run(), id);
+    experiments::RunStore store(program.controller.store().path.toStdString(), experiments::RunStore::Mode::ReadOnly);
+    const auto stored = store.series(id.toStdString(), "val_loss");
+    ASSERT_FALSE(stored.steps.empty());
+    ASSERT_EQ(stored.steps.back(), 40);
+    const auto shown = [&](const QString& name) {
+        for (const PlotCurve& curve : live->lossView()->content().curves)
+            if (curve.name == name) return curve.data;
+        return std::shared_ptr<const SeriesPyramid>();
+    };
+    EXPECT_TRUE(QTest::qWaitFor(
+        [&] {
+            const auto curve = shown(QStringLiteral("validation"));
+            return curve && curve->size() == stored.steps.size();
+        },
+        5000))
+        << "validation up to step " << shown(QStringLiteral("validation"))->lastX();
+    EXPECT_TRUE(live->figuresCard()->figures()[1].meaning.contains(QStringLiteral("40")))
+        << live->figuresCard()->figures()[1].meaning.toStdString();
+    QStringList events;
+    for (const NoteList* list : live->health()->findChildren<NoteList*>())
+        for (const Note& note : list->notes()) events << note.title;
+    EXPECT_TRUE(events.join(QLatin1Char('|')).contains(QStringLiteral("Finished after 40 steps.")))
+        << events.join(QLatin1Char('|')).toStdString();
+    const auto& rates = live->rateView()->content().curves;
+    EXPECT_EQ(rates.size(), 1u) << "a plan of a run that is over";
+    EXPECT_EQ(rates[0].data->lastX(), 40);
 }
 
 /// S07 to the bitter end: the disk never has room again. The window says what is lost.
