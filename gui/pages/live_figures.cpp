@@ -275,8 +275,11 @@ void LivePage::updateState() {
     const RunInfo* info = controller().run(run());
     stack_->setCurrentIndex(info ? 1 : 0);
     if (!info) {
-        emptyText_->setText(QStringLiteral(
-            "No runs in this store yet. A run appears here the moment it starts, also one that mantissa-run started."));
+        emptyText_->setText(
+            controller().runs().isEmpty()
+                ? QStringLiteral("No runs in this store yet. A run appears here the moment it starts, also one that "
+                                 "mantissa-run started.")
+                : QStringLiteral("No run is selected. A click in the run list shows one here."));
         return;
     }
     const QString step = formatCount(info->step);

@@ -142,6 +142,20 @@ TEST_F(Pages, LiveOfABf16RunOffersTheTwin) {
     }
 }
 
+TEST_F(Pages, WithNothingSelectedLiveSaysSo) {
+    LivePage page(controller_);
+    page.resize(1136, 817);
+    page.show();
+    QTest::qWait(50);
+    QStringList texts;
+    for (const QLabel* label : page.findChildren<QLabel*>())
+        if (label->isVisible()) texts << label->text();
+    EXPECT_TRUE(texts.join(QLatin1Char('|')).contains(QStringLiteral("No run is selected.")))
+        << texts.join(QLatin1Char('|')).toStdString();
+    EXPECT_FALSE(texts.join(QLatin1Char('|')).contains(QStringLiteral("No runs in this store")));
+    shoot(page, QStringLiteral("live-nothing-selected"));
+}
+
 TEST_F(Pages, LiveOfADivergedRunSaysNan) {
     LivePage page(controller_);
     page.resize(1136, 817);
