@@ -389,6 +389,7 @@ void MainWindow::selectionChanged(const QString& current, const QStringList& ids
         page->setVisibleRuns(ids);
         page->setRun(current);
     }
+    updateAlerts();
     showPage(tabs_->currentIndex());
 }
 

@@ -72,6 +72,7 @@ class MainWindow : public QMainWindow {
     void updateBanner();
     void updateStatus();
     void updateDevice();
+    QVector<RunInfo> alertRuns() const;
     void updateAlerts();
     void showAlerts();
     void showThemeMenu();

@@ -254,10 +254,17 @@ void MainWindow::startBoth() {
     startPreset(QStringLiteral("nano-bf16"));
 }
 
+/// The runs whose alerts the bell counts and lists.
+QVector<RunInfo> MainWindow::alertRuns() const {
+    QVector<RunInfo> runs;
+    for (const RunInfo& info : controller_.runs())
+        if (info.alerts > 0 && (info.going() || info.id == selected_)) runs << info;
+    return runs;
+}
+
 void MainWindow::updateAlerts() {
     int count = 0, worst = 0;
-    for (const RunInfo& info : controller_.runs()) {
-        if (!info.going() && info.id != selected_) continue;
+    for (const RunInfo& info : alertRuns()) {
         count += info.alerts;
         worst = std::max(worst, info.worstAlert);
     }
@@ -270,8 +277,7 @@ void MainWindow::updateAlerts() {
 
 void MainWindow::showAlerts() {
     QStringList ids;
-    for (const RunInfo& info : controller_.runs())
-        if (info.alerts > 0 && (info.going() || info.id == selected_)) ids << info.id;
+    for (const RunInfo& info : alertRuns()) ids << info.id;
     controller_.load(
         this, 2,
         [ids](experiments::RunStore& store) {
@@ -300,6 +306,9 @@ void MainWindow::showAlerts() {
                                    }
                                });
             }
+            if (first > 0)
+                menu.addAction(tr("%1 more: Events on the Live page of a run has all").arg(formatCount(first)))
+                    ->setEnabled(false);
             menu.exec(alerts_->mapToGlobal(QPoint(0, alerts_->height())));
         });
 }
