@@ -16,6 +16,8 @@ namespace mantissa::gui {
 
 namespace {
 
+constexpr int kMedianOf = 100;  ///< steps behind throughput, step time and where a step goes: they agree
+
 double lastFinite(const SeriesPyramid& series) {
     for (size_t i = series.size(); i-- > 0;) {
         if (std::isfinite(series.y(i))) {
@@ -33,6 +35,17 @@ engine::PrecisionMode modeOf(const QString& recipe) {
            : recipe.startsWith(QLatin1String("tf32")) ? PrecisionMode::Tf32
            : recipe.startsWith(QLatin1String("fp32")) ? PrecisionMode::Fp32
                                                       : PrecisionMode::Bf16;
+}
+
+/// Tokens of a step ÷ the median time of the last kMedianOf steps: where steps take turns at being fast and slow, the
+/// median of their rates is of other steps than the median of their times. NaN: nothing measured.
+double medianSpeed(const RunSeries& run) {
+    const auto rate = run.metric(QStringLiteral("tokens_per_s")), time = run.metric(QStringLiteral("step_ms"));
+    if (rate->empty() || rate->size() != time->size())
+        return run.recentMedian(QStringLiteral("tokens_per_s"), kMedianOf);
+    const size_t last = rate->size() - 1;
+    const double tokens = double(rate->y(last)) * double(time->y(last));
+    return tokens / run.recentMedian(QStringLiteral("step_ms"), kMedianOf);
 }
 
 /// mJ per token over the newest ten seconds of steps by the board's counter, which is too coarse for less; NaN: not
@@ -147,15 +160,16 @@ void LivePage::updateFigures() {
         valid.meaning = QStringLiteral("none yet");
     }
 
-    const double speed = run_.recentMedian(QStringLiteral("tokens_per_s"), 20);
+    const double speed = medianSpeed(run_);
     Figure& rate = add("Throughput", orDash(speed, formatRate(speed)), QStringLiteral("tokens/s"));
-    rate.tooltip = QStringLiteral("Tokens of a step divided by the time between step ends, median of 20 steps.");
-    const double baseSpeed = base_.recentMedian(QStringLiteral("tokens_per_s"), 100);
+    rate.tooltip = QStringLiteral(
+        "Tokens of a step divided by the time between step ends, the median of the last 100 steps as in Step time.");
+    const double baseSpeed = medianSpeed(base_);
     rate.meaning = hasBaseline() && std::isfinite(baseSpeed) && std::isfinite(speed)
                        ? QStringLiteral("%1 of %2").arg(formatRatio(speed / baseSpeed), baselineName())
-                       : QStringLiteral("median of 20 steps");
+                       : QStringLiteral("median of 100 steps");
 
-    const double step = run_.recentMedian(QStringLiteral("step_ms"), 100);
+    const double step = run_.recentMedian(QStringLiteral("step_ms"), kMedianOf);
     const QString time = orDash(step, formatMilliseconds(step));
     const int space = int(time.lastIndexOf(QLatin1Char(' ')));
     Figure& stepTime =
@@ -221,7 +235,7 @@ void LivePage::updateLedger() {
                                   "phase/optimizer_ms"};
     std::vector<LedgerBar> bars;
     const auto bar = [&](const RunSeries& series, const QString& name) {
-        const double whole = series.recentMedian(QStringLiteral("step_ms"), 100);
+        const double whole = series.recentMedian(QStringLiteral("step_ms"), kMedianOf);
         if (!std::isfinite(whole)) {
             return;
         }
@@ -229,7 +243,7 @@ void LivePage::updateLedger() {
         result.name = name;
         double sum = 0;
         for (const char* phase : phases) {
-            const double part = series.recentMedian(QLatin1String(phase), 100);
+            const double part = series.recentMedian(QLatin1String(phase), kMedianOf);
             result.parts.push_back(std::isfinite(part) ? part : 0);
             sum += result.parts.back();
         }

@@ -130,6 +130,37 @@ TEST_F(Pages, LiveWithoutABaselineHasNoDifferenceStrip) {
     EXPECT_TRUE(page.lossView()->options().xLabels);
 }
 
+TEST_F(Pages, ThroughputAndStepTimeAreOfTheSameSteps) {
+    SyntheticRun run;
+    run.name = "fast at the end";
+    run.steps = run.done = 200;
+    run.fastLast = 30;  // of the last 20 all are fast, of the last 100 most are not
+    const QString path = folder_->filePath(QStringLiteral("unsteady.mantissa"));
+    const QString id = QString::fromStdString(addSyntheticRun(path.toStdString(), run));
+    RunController controller;
+    controller.openStore(path);
+    ASSERT_TRUE(waitFor([&] { return controller.runs().size() == 1; }));
+    LivePage page(controller);
+    page.resize(1136, 817);
+    page.setRun(id);
+    page.show();
+    // "40.9 k" and "50 ms" as numbers; the sign between number and unit is the locale's.
+    const auto number = [&](size_t figure) {
+        QString digits;
+        for (const QChar c : page.figuresCard()->figures()[figure].value)
+            if (c.isDigit() || c == QLatin1Char('.')) digits += c;
+        return digits.toDouble() * (page.figuresCard()->figures()[figure].value.endsWith(QLatin1Char('k')) ? 1e3 : 1);
+    };
+    ASSERT_TRUE(waitFor([&] { return page.figuresCard()->figures().size() >= 5 && number(3) > 0; }));
+    const auto& figures = page.figuresCard()->figures();
+    ASSERT_EQ(figures[2].label, QStringLiteral("Throughput"));
+    ASSERT_EQ(figures[3].label, QStringLiteral("Step time"));
+    const double step = number(3), speed = number(2);
+    EXPECT_NEAR(step, 50, 2);
+    EXPECT_NEAR(speed * step / 1e3, 2048, 2048 * 0.01) << figures[2].value.toStdString();
+    EXPECT_EQ(figures[2].meaning, QStringLiteral("median of 100 steps"));
+}
+
 TEST_F(Pages, LiveOfABf16RunOffersTheTwin) {
     LivePage page(controller_);
     page.resize(1136, 817);

@@ -135,7 +135,8 @@ std::string addSyntheticRun(const std::string& path, const SyntheticRun& run) {
         if (bad) {
             loss = norm = NAN;
         }
-        const double ms = 49.6 / run.speed + 0.5 * std::fabs(normal(random)) + (step % 97 == 0 ? 5 : 0);
+        const double ms = (49.6 / run.speed + 0.5 * std::fabs(normal(random)) + (step % 97 == 0 ? 5 : 0)) /
+                          (step > run.done - run.fastLast ? 3 : 1);
         clock += ms / 1e3;
         const double tokens = 2048;
         const double warm = std::min(1.0, t / 40.0),

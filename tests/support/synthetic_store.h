@@ -14,6 +14,7 @@ struct SyntheticRun {
     uint64_t seed = 1;
     double lossOffset = 0;  ///< added to the whole curve
     double speed = 1;       ///< tokens per second against the plain run
+    int fastLast = 0;       ///< the last steps that take a third of the time of those before
     bool fp8 = true;
     int64_t spikeAt = 0;  ///< one dy tensor has a spike here that rules its window afterwards; 0: none
     int64_t nonFiniteFrom = 0, nonFiniteTo = 0;  ///< loss NaN and one tensor with NaN in these steps; 0: none
