@@ -79,7 +79,8 @@ QVariant FinalNumbersModel::headerData(int section, Qt::Orientation orientation,
                                             "Tokens per second, median",
                                             "Throughput divided by the baseline's",
                                             "Step time, median, ms",
-                                            "Largest memory use",
+                                            "Largest memory in use; on a CPU what the whole program grew by during "
+                                            "the run, in a window with its pages",
                                             "Alerts of the run"};
         return QString::fromUtf8(tips[section]);
     }

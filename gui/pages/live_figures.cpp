@@ -198,9 +198,14 @@ void LivePage::updateFigures() {
                              : double(lastFinite(*run_.metric(QStringLiteral("memory_bytes"))));
     if (bytes > 0) {
         const SizeUnit size = sizeUnit(bytes);
-        Figure& memory = add(info && info->device.startsWith(QStringLiteral("cuda")) ? "Device memory" : "Memory",
-                             formatSizeIn(bytes, size), size.name);
-        memory.tooltip = QStringLiteral("Memory in use by the run; the plan is the forecast made before step 0.");
+        const bool onDevice = info && info->device.startsWith(QStringLiteral("cuda"));
+        Figure& memory = add(onDevice ? "Device memory" : "Program memory", formatSizeIn(bytes, size), size.name);
+        memory.tooltip =
+            onDevice ? QStringLiteral("Memory in use by the run; the plan is the forecast made before step 0.")
+                     : QStringLiteral(
+                           "What the whole program has grown by since the run began, as the system counts it: in a "
+                           "window also what its pages read meanwhile, and not what a run before left for reuse. The "
+                           "plan, made before step 0, is of the run alone.");
         memory.meaning = info && info->planBytes
                              ? QStringLiteral("plan %1").arg(formatSizeIn(double(info->planBytes), size))
                              : QString();

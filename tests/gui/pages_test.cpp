@@ -112,6 +112,9 @@ TEST_F(Pages, LiveShowsFiguresCurvesHealthAndTheBaseline) {
     EXPECT_TRUE(figures[0].meaning.contains(QStringLiteral("bf16")));
     EXPECT_TRUE(figures[2].meaning.contains(QString::fromUtf8("×1.1")));
     EXPECT_EQ(figures.back().label, QStringLiteral("FP8 health"));
+    // On a CPU there is no figure of the run alone, and the card says so.
+    EXPECT_EQ(figures[4].label, QStringLiteral("Program memory"));
+    EXPECT_TRUE(figures[4].tooltip.contains(QStringLiteral("the whole program")));
     // The tensor with the spike is named first.
     EXPECT_EQ(page.health()->findings().front().rank, 2);
     EXPECT_EQ(page.lossView()->content().curves[0].data->size(), 600u);
