@@ -229,6 +229,10 @@ void MainWindow::makePages() {
     connect(device, &DevicePage::reportsChanged, this, &MainWindow::updateDevice);
     addPage(QStringLiteral("device"), tr("Device"), Glyph::Chip, device);
     connect(tabs_, &QTabBar::currentChanged, this, &MainWindow::showPage);
+    connect(tabs_, &QTabBar::tabBarClicked, this, [this] {  // comes before the page does
+        QMetaObject::invokeMethod(
+            this, [this] { stack_->currentWidget()->setFocus(Qt::MouseFocusReason); }, Qt::QueuedConnection);
+    });
     device->ask();
     showPage(0);
 }

@@ -92,8 +92,11 @@ void MainWindow::makeMenus(QMenuBar& bar) {
                                QStringLiteral("ladder"), QStringLiteral("formats"), QStringLiteral("device")};
     const QStringList titles = {tr("Live"), tr("Numerics"), tr("Compare"), tr("Ladder"), tr("Formats"), tr("Device")};
     for (int i = 0; i < names.size(); ++i)
-        view->addAction(action(titles[i], QKeySequence(QStringLiteral("Ctrl+%1").arg(i + 1)), none,
-                               [this, name = names[i]] { openPage(name); }));
+        view->addAction(
+            action(titles[i], QKeySequence(QStringLiteral("Ctrl+%1").arg(i + 1)), none, [this, name = names[i]] {
+                openPage(name);
+                stack_->currentWidget()->setFocus(Qt::ShortcutFocusReason);  // its keys act at once
+            }));
     view->addSeparator();
     view->addAction(action(
         tr("&Run list"), key("Ctrl+B"), Glyph::Panel, [this] { toggleRunList(); }, tr("Show or hide the run list")));
@@ -119,7 +122,9 @@ void MainWindow::makeMenus(QMenuBar& bar) {
     run->addAction(action(tr("Start nano and its &BF16 twin"), {}, Glyph::Play, [this] { startBoth(); }));
 
     QMenu* help = bar.addMenu(tr("&Help"));
-    help->addAction(action(tr("&Keys"), key("?"), none, [this] { showKeys(); }));
+    QAction* showAll = action(tr("&Keys"), key("?"), none, [this] { showKeys(); });
+    showAll->setShortcuts({key("?"), key("F1")});
+    help->addAction(showAll);
     help->addAction(action(tr("&Commands…"), key("Ctrl+K"), Glyph::Search, [this] {
         auto* palette = new CommandPalette(actions_, this);
         palette->setAttribute(Qt::WA_DeleteOnClose);
@@ -355,6 +360,7 @@ void MainWindow::showKeys() {
                                           {"F5", "Read the store again"},
                                           {"F6, Shift+F6", "Next, previous panel"},
                                           {"F11, Ctrl+Q", "Full screen, quit"},
+                                          {"?, F1", "These keys"},
                                           {"Esc", "Close, clear, stop a drag"}};
     auto* dialog = new QDialog(this);
     dialog->setAttribute(Qt::WA_DeleteOnClose);

@@ -103,4 +103,38 @@ TEST_F(WindowState, TheBellCountsWhatItsListHolds) {
     }
 }
 
+TEST_F(WindowState, KeysOfAPageActOnceItIsOpened) {
+    window_->runList().select(red_);
+    window_->runList().table().setFocus();
+    QTest::keyClick(window_.get(), Qt::Key_2, Qt::ControlModifier);
+    ASSERT_EQ(window_->pageName(), QStringLiteral("numerics"));
+    ASSERT_TRUE(QTest::qWaitFor([&] { return numerics()->selectedTensor() >= 0; }, 20000));
+    ASSERT_NE(QApplication::focusWidget(), nullptr);
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_G);
+    EXPECT_EQ(numerics()->mode(), NumericsPage::Mode::Diagnosis);
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_G);
+    EXPECT_EQ(numerics()->mode(), NumericsPage::Mode::Heatmap);
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_T);
+    EXPECT_EQ(numerics()->mode(), NumericsPage::Mode::Trouble);
+    // A click on the tab does the same.
+    window_->openPage(QStringLiteral("live"));
+    window_->runList().table().setFocus();
+    auto* tabs = window_->findChild<QTabBar*>();
+    QTest::mouseClick(tabs, Qt::LeftButton, Qt::NoModifier, tabs->tabRect(1).center());
+    QTest::qWait(10);
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_T);
+    EXPECT_EQ(numerics()->mode(), NumericsPage::Mode::Heatmap);
+}
+
+TEST_F(WindowState, F1ShowsTheKeysToo) {
+    const auto shown = [&] {
+        for (auto* dialog : window_->findChildren<QDialog*>())
+            if (dialog->isVisible() && dialog->windowTitle() == QStringLiteral("Keys")) return true;
+        return false;
+    };
+    EXPECT_FALSE(shown());
+    QTest::keyClick(window_.get(), Qt::Key_F1);
+    EXPECT_TRUE(shown());
+}
+
 }  // namespace
