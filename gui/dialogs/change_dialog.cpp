@@ -181,8 +181,8 @@ QWidget* ChangeDialog::makeForm() {
     addField(*grid, tr("Learning rate"), QStringLiteral("optimizer.learning_rate"), new QLineEdit(form),
              tr("base rate; the schedule's shape stays"));
     addHead(*grid, tr("Probes"));
-    addField(*grid, tr("Dear every"), QStringLiteral("probes.every"), new QLineEdit(form),
-             tr("steps: SQNR, kurtosis, smallest value; 0 is never"));
+    addField(*grid, tr("Costly figures"), QStringLiteral("probes.every"), new QLineEdit(form),
+             tr("steps apart: SQNR, kurtosis, smallest value; 0 is never"));
     addField(*grid, tr("Exponents every"), QStringLiteral("probes.histograms"), new QLineEdit(form),
              tr("steps, of the probed ones; 0 is never"));
     addField(*grid, tr("Shadow every"), QStringLiteral("probes.shadow_every"), new QLineEdit(form),

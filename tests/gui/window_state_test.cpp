@@ -137,4 +137,15 @@ TEST_F(WindowState, F1ShowsTheKeysToo) {
     EXPECT_TRUE(shown());
 }
 
+TEST_F(WindowState, AForkNamesTheProbesAsANewRunDoes) {
+    const auto labels = [](const QWidget& dialog) {
+        QStringList texts;
+        for (const QLabel* label : dialog.findChildren<QLabel*>()) texts << label->text();
+        return texts;
+    };
+    ChangeDialog fork(*controller_, quiet_, ChangeDialog::Mode::Fork);
+    EXPECT_TRUE(labels(window_->openLaunch()).contains(QStringLiteral("Costly figures")));
+    EXPECT_TRUE(labels(fork).contains(QStringLiteral("Costly figures"))) << labels(fork).join(u'|').toStdString();
+}
+
 }  // namespace
