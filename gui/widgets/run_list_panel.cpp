@@ -13,6 +13,14 @@
 namespace mantissa::gui {
 namespace {
 
+constexpr int kCellPadding = 20, kWidestColumn = 160;
+
+/// Width of a cell's text in the wider of its two weights.
+int textWidth(const RunInfo& run, int column) {
+    static const QFontMetrics bold(uiFont(TextSize::Body, true));
+    return bold.horizontalAdvance(RunListModel::cellText(run, column));
+}
+
 QString firstOf(const QStringList& ids) {
     return ids.isEmpty() ? QString() : ids.first();
 }
@@ -65,7 +73,10 @@ RunListPanel::RunListPanel(RunController& controller, QWidget* parent) : QWidget
     });
     connect(&controller_, &RunController::runsChanged, this, &RunListPanel::refreshRuns);
     connect(&controller_, &RunController::runChanged, this, [this](const QString& id) {
-        if (const RunInfo* info = controller_.run(id)) model_->updateRun(*info);
+        const RunInfo* info = controller_.run(id);
+        if (!info) return;
+        model_->updateRun(*info);
+        if (outgrown(*info)) sizeColumns();
     });
     updateEmptyText();
 }
@@ -169,7 +180,7 @@ void RunListPanel::applyFilter() {
 
 void RunListPanel::sizeColumns() {
     QHeaderView* head = table_->header();
-    const QFontMetrics body(uiFont(TextSize::Body, true)), small(uiFont(TextSize::Body));
+    const QFontMetrics small(uiFont(TextSize::Body));
     for (int column = 0; column < RunListModel::ColumnCount; ++column) {
         if (column == RunListModel::Name) {
             head->setSectionResizeMode(column, QHeaderView::Stretch);
@@ -181,10 +192,18 @@ void RunListPanel::sizeColumns() {
             continue;
         }
         int width = small.horizontalAdvance(model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
-        for (const RunInfo& run : controller_.runs())
-            width = std::max(width, body.horizontalAdvance(RunListModel::cellText(run, column)));
-        head->resizeSection(column, std::min(width + 20, 160));
+        for (const RunInfo& run : controller_.runs()) width = std::max(width, textWidth(run, column));
+        head->resizeSection(column, std::min(width + kCellPadding, kWidestColumn));
     }
+}
+
+/// A step or a loss got more digits than its column has room for.
+bool RunListPanel::outgrown(const RunInfo& run) const {
+    for (int column = RunListModel::Step; column < RunListModel::ColumnCount; ++column)
+        if (std::min(textWidth(run, column) + kCellPadding, kWidestColumn) > table_->header()->sectionSize(column) &&
+            !table_->isColumnHidden(column))
+            return true;
+    return false;
 }
 
 /// In a narrow list the names need the room of the step, which the card below has too.

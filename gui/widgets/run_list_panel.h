@@ -52,6 +52,7 @@ class RunListPanel : public QWidget {
     void applyFilter();
     void emitSelection();
     void sizeColumns();
+    bool outgrown(const RunInfo& run) const;
     void showContextMenu(const QPoint& position);
     void showHeadMenu(const QPoint& position);
     void showListMenu();

@@ -137,6 +137,19 @@ TEST_F(WindowState, F1ShowsTheKeysToo) {
     EXPECT_TRUE(shown());
 }
 
+TEST_F(WindowState, AColumnGrowsWithTheStepsOfARun) {
+    auto* list = &window_->runList().table();
+    const int before = list->header()->sectionSize(RunListModel::Step);
+    mantissa::experiments::Database store(path().toStdString(), mantissa::experiments::Database::Access::ReadWrite,
+                                          false);
+    store.exec("UPDATE run SET step = 1234567 WHERE name = 'quiet'");
+    ASSERT_TRUE(QTest::qWaitFor([&] { return controller_->run(quiet_)->step == 1234567; }, 10000));
+    const QString text = RunListModel::cellText(*controller_->run(quiet_), RunListModel::Step);
+    const int needed = QFontMetrics(uiFont(TextSize::Body)).horizontalAdvance(text) + 18;  // 8 and 10 beside it
+    ASSERT_GT(needed, before);
+    EXPECT_GE(list->header()->sectionSize(RunListModel::Step), needed);
+}
+
 TEST_F(WindowState, AForkNamesTheProbesAsANewRunDoes) {
     const auto labels = [](const QWidget& dialog) {
         QStringList texts;
