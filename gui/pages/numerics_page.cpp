@@ -22,6 +22,8 @@ namespace mantissa::gui {
 namespace {
 
 constexpr int kLeft = 68, kRight = 84;
+/// Of a name over its value beside a chart; two of them reach 6 px above the curves and 8 px below (PlotLayer).
+constexpr int kNoteHeight = 29;
 
 /// What is looked at, and how often.
 QString probeWords(const engine::ProbeConfig& probes) {
@@ -209,6 +211,7 @@ QWidget* NumericsPage::buildLeft() {
         *hint = new TextLabel(QString(), Token::Text3, TextSize::Small, false, card_);
         static_cast<QHBoxLayout*>(head->parentWidget()->layout())->insertWidget(1, *hint);  // beside the title
         head->addWidget(new PlotLegend(view, card_));
+        view->setMinimumHeight(2 * kNoteHeight - 14 + view->options().margins.top() + view->options().margins.bottom());
         card_->body()->addWidget(view, stretch);
     };
     section(amax.title, &amaxHint_, amax_, 3);

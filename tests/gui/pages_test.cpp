@@ -317,6 +317,12 @@ TEST_F(Pages, TheFiguresBesideTheCountersHaveNames) {
         if (!note.spare) heads << note.head;
     heads.sort();
     EXPECT_EQ(heads, (QStringList{QStringLiteral("subnormal"), QStringLiteral("underflow")}));
+    // In the smallest window too: two names over their values, of 29 px each, from 6 px above the curves to 8 below.
+    page.resize(1024, 530);
+    QTest::qWait(50);
+    EXPECT_GE(counters->plotRect().height() + 14, 58);
+    EXPECT_GE(page.amaxView()->plotRect().height() + 14, 58);
+    shoot(page, QStringLiteral("numerics-small"));
 }
 
 TEST_F(Pages, SmoothingIsTensorBoardsAndFitsTheLengthOfTheRun) {
