@@ -275,6 +275,10 @@ void PlotView::drawMarkers(QPainter& painter, const PlotCurve& curve) const {
             paintMarker(painter, *curve.sampleMarker, at, 3.2, curve.ink.color());
             last = at.x();
         }
+    } else if (data.size() == 1 && end > begin && curve.width > 0 && std::isfinite(place(begin).y())) {
+        // One sample is no line, and a dot of a pixel is not seen.
+        paintMarker(painter, curve.runMarker.value_or(Marker::Circle), place(begin), 4.2, color(Token::Panel));
+        paintMarker(painter, curve.runMarker.value_or(Marker::Circle), place(begin), 3.2, curve.ink.color());
     } else if (curve.runMarker && end > begin) {
         const int index = std::max(0, curve.ink.series);
         for (int k = 0; k < 4; ++k) {  // shifted by the run's index, so that equal curves show all their markers

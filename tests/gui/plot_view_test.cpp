@@ -117,6 +117,20 @@ TEST(PlotView, NonFiniteStepsShowAsTrianglesAndLogAxesDrawTheRest) {
     EXPECT_TRUE(std::isfinite(shown.view.yAxis().low));
 }
 
+TEST(PlotView, ALoneSampleIsAMarker) {
+    auto one = std::make_shared<SeriesPyramid>();
+    one->append(100, 2.f);
+    Shown shown(600, 200);
+    shown.link.setExtent(0, 200);
+    PlotContent content;
+    content.curves = {curve(QStringLiteral("validation"), one)};
+    shown.view.setContent(content);
+    shown.settle();
+    const QImage image = shown.view.grab().toImage();
+    const QPoint at = shown.view.toScene(100, 2).toPoint();
+    EXPECT_GE(count(image.copy(at.x() - 8, at.y() - 8, 16, 16), color(Token::Nonfinite), 0, 16), 15);
+}
+
 TEST(PlotView, FlatAndEmptyDataHaveARange) {
     Shown shown(400, 200);
     shown.view.setContent({});
