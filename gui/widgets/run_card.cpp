@@ -8,6 +8,7 @@
 #include <QPainter>
 #include <QSet>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
@@ -50,6 +51,25 @@ QString startedText(const RunInfo& info) {
 }
 
 }  // namespace
+
+QString seedList(std::vector<quint64> seeds) {
+    constexpr qsizetype kParts = 6;
+    std::sort(seeds.begin(), seeds.end());
+    seeds.erase(std::unique(seeds.begin(), seeds.end()), seeds.end());
+    QStringList parts;
+    for (size_t first = 0; first < seeds.size();) {
+        size_t last = first;
+        while (last + 1 < seeds.size() && seeds[last + 1] == seeds[last] + 1) ++last;
+        if (last - first < 2) last = first;
+        parts << (last > first ? QStringLiteral("%1 to %2").arg(seeds[first]).arg(seeds[last])
+                               : QString::number(seeds[first]));
+        first = last + 1;
+    }
+    if (parts.size() <= kParts) return parts.join(QStringLiteral(", "));
+    return QStringLiteral("%1, … (%2 seeds)")
+        .arg(parts.mid(0, kParts - 1).join(QStringLiteral(", ")))
+        .arg(seeds.size());
+}
 
 RunCard::RunCard(RunController& controller, QWidget* parent) : QWidget(parent), controller_(controller) {
     auto* outer = new QVBoxLayout(this);
@@ -177,13 +197,14 @@ void RunCard::showOne(const RunInfo& info) {
 void RunCard::showMany() {
     title_->setText(tr("%1 runs selected").arg(ids_.size()));
     title_->setToolTip(QString());
-    QSet<QString> models, recipes, devices, seeds;
+    QSet<QString> models, recipes, devices;
+    std::vector<quint64> seeds;
     for (const QString& id : ids_)
         if (const RunInfo* info = controller_.run(id)) {
             models << info->model;
             recipes << info->recipe;
             devices << info->device;
-            seeds << QString::number(info->seed);
+            seeds.push_back(info->seed);
         }
     const auto list = [](const QSet<QString>& set) {
         QStringList values(set.begin(), set.end());
@@ -194,7 +215,7 @@ void RunCard::showMany() {
     setRow(tr("Baseline"), baseline ? baseline->name : tr("none pinned: space pins a run"));
     setRow(tr("Model"), list(models));
     setRow(tr("Recipes"), list(recipes));
-    setRow(tr("Seeds"), list(seeds));
+    setRow(tr("Seeds"), seedList(std::move(seeds)));
     setRow(tr("Device"), list(devices));
     note_->hide();
 }

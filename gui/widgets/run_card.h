@@ -5,6 +5,7 @@
 #include <QToolButton>
 #include <QWidget>
 #include <map>
+#include <vector>
 
 #include "gui/models/run_info.h"
 #include "gui/widgets/card.h"
@@ -38,5 +39,9 @@ class RunCard : public QWidget {
     QString documentOf_;
     QString data_, effective_;
 };
+
+/// Seeds by size, each once, three and more in a row as "1 to 20"; of more than six parts the first five, and how many
+/// seeds there are: "1, 3, 5, 7, 9, … (40 seeds)".
+QString seedList(std::vector<quint64> seeds);
 
 }  // namespace mantissa::gui

@@ -8,6 +8,7 @@
 
 #include "gui/models/run_filter.h"
 #include "gui/models/run_list_model.h"
+#include "gui/widgets/run_card.h"
 
 namespace {
 
@@ -73,6 +74,18 @@ TEST(RunFilter, ErrorsAreASentence) {
         EXPECT_FALSE(filter.ok()) << text;
         EXPECT_GT(filter.error().size(), 10) << text;
     }
+}
+
+TEST(RunCard, SeedsAreNumbersAndStayShort) {
+    EXPECT_EQ(seedList({}), QString());
+    EXPECT_EQ(seedList({10, 2, 1, 2}), QStringLiteral("1, 2, 10"));
+    std::vector<quint64> many;
+    for (quint64 seed = 200; seed > 0; --seed) many.push_back(seed);
+    EXPECT_EQ(seedList(many), QStringLiteral("1 to 200"));
+    std::vector<quint64> odd;
+    for (quint64 seed = 1; seed < 80; seed += 2) odd.push_back(seed);
+    EXPECT_EQ(seedList(odd), QString::fromUtf8("1, 3, 5, 7, 9, … (40 seeds)"));
+    EXPECT_EQ(seedList({4, 5, 6, 9}), QStringLiteral("4 to 6, 9"));
 }
 
 TEST(RunListModel, PassesTheModelTester) {
