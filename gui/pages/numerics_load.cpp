@@ -385,7 +385,10 @@ void NumericsPage::loadReport() {
     const int64_t step = step_;
     controller().load(
         this, kReport, [=](RunStore& store) { return readTensor(store, id, tensor, step); },
-        [this](TensorReport report) { inspector_->showTensor(run_.document(), run_.spec(), report); });
+        [this, id, tensor](TensorReport report) {
+            if (tensor == tensor_ && id == run_.id().toStdString())  // else of a run or a tensor that is left
+                inspector_->showTensor(run_.document(), run_.spec(), report);
+        });
 }
 
 }  // namespace mantissa::gui

@@ -275,6 +275,7 @@ TEST_F(Pages, ARunThatCastsNothingLeavesNoCurvesOfTheRunBefore) {
     EXPECT_TRUE(empty(page.amaxView()->content()));
     EXPECT_TRUE(empty(page.countersView()->content()));
     EXPECT_FALSE(texts().contains(QStringLiteral(", log₂"))) << texts().toStdString();
+    EXPECT_TRUE(texts().contains(QStringLiteral("Choose a row of the heatmap."))) << texts().toStdString();
     shoot(page, QStringLiteral("numerics-bf16-after-fp8"));
     page.setRun(fp8_);  // and they come back
     EXPECT_TRUE(waitFor([&] { return !empty(page.amaxView()->content()) && !empty(page.countersView()->content()); }));
