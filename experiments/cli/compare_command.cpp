@@ -21,6 +21,10 @@ struct Options {
     double limit = 0.01, tolerance = 0.1;
 };
 
+const char* axisName(Axis axis) {
+    return axis == Axis::Tokens ? "tokens" : axis == Axis::Time ? "time" : "step";
+}
+
 Json numbers(const std::map<std::string, double>& values) {
     Json json = Json::object();
     for (const auto& [name, value] : values) json[name] = number(value);
@@ -61,8 +65,14 @@ void printComparisonJson(const Comparison& comparison) {
                           {"p", number(group.p)},
                           {"speed_ratio", number(group.speedRatio)},
                           {"verdict", group.verdict}});
-    printJson(
-        {{"baseline", comparison.baseline}, {"runs", runs}, {"config", config}, {"parts", parts}, {"groups", groups}});
+    Json at = {{"by", axisName(comparison.axis)}, {"limit", number(comparison.limit)}};
+    for (const auto& [name, x] : comparison.at) at[name] = number(x);
+    printJson({{"baseline", comparison.baseline},
+               {"at", at},
+               {"runs", runs},
+               {"config", config},
+               {"parts", parts},
+               {"groups", groups}});
 }
 
 std::string signedDigits(double value, int significant) {
@@ -86,13 +96,14 @@ void printComparison(const Comparison& comparison) {
                         get(row.ratio, "tokens_per_s", ratio)});
     printTable({"run", "status", "val_loss", "difference", "loss", "difference", "tokens/s", "ratio"}, rows,
                {false, false, true, true, true, true, true, true});
+    if (const std::string at = comparedAt(comparison); !at.empty()) std::printf("\n%s\n", at.c_str());
     bool several = false;
     for (const auto& group : comparison.groups) several = several || group.runs.size() > 1;
     if (several) {
         std::puts("");
         std::vector<std::vector<std::string>> table;
         for (const auto& group : comparison.groups)
-            table.push_back({group.name, std::to_string(group.runs.size()),
+            table.push_back({plainText(group.name), std::to_string(group.runs.size()),
                              fmt::format("{} ± {}", digits(group.mean, 5), digits(group.sd, 2)),
                              std::isnan(group.difference) ? "–"
                                                           : fmt::format("{} ± {}", signedDigits(group.difference, 2),
@@ -107,14 +118,14 @@ void printComparison(const Comparison& comparison) {
     if (!comparison.config.empty()) std::puts("\nConfig differences");
     for (const auto& row : comparison.config) {
         std::string line = "  " + row.path + ":";
-        for (const auto& value : row.values) line += " " + value;
+        for (const auto& value : row.values) line += " " + plainText(value);
         std::puts(line.c_str());
     }
     if (!comparison.parts.empty()) std::puts("\nWhere they part");
     for (const auto& point : comparison.parts)
         for (const auto& row : comparison.runs)
             if (row.run.id == point.run)
-                std::printf("  %s: step %lld, %s, %s %s against %s\n", row.run.name.c_str(),
+                std::printf("  %s: step %lld, %s, %s %s against %s\n", plainText(row.run.name, 60).c_str(),
                             static_cast<long long>(point.step), point.tensor.c_str(), point.statistic.c_str(),
                             digits(point.value, 4).c_str(), digits(point.baseline, 4).c_str());
 }
@@ -154,7 +165,9 @@ void addCompareCommand(CLI::App& app, Context& context) {
     command->add_option("RUN", options->runs, "Ids or names")->required();
     command->add_option("--baseline", options->baseline,
                         "Run to compare with (default: the pinned one, else the first)");
-    command->add_option("--by", options->by, "step, tokens or time: values at the largest x that all have reached")
+    command
+        ->add_option("--by", options->by,
+                     "step (default), tokens or time: losses at the largest x that all have reached")
         ->check(CLI::IsMember({"step", "tokens", "time"}));
     command->add_option("--limit", options->limit, "Largest loss difference that does not matter, nats");
     command->add_option("--tolerance", options->tolerance,

@@ -22,23 +22,91 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Last value of a series whose x is at most `limit`, if there is one.
-std::optional<double> valueAt(const Series& series, const std::vector<double>& x, double limit) {
-    std::optional<double> value;
-    for (size_t i = 0; i < series.values.size() && x[i] <= limit; ++i) value = series.values[i];
-    return value;
+constexpr int64_t kTail = 1000;  ///< steps
+constexpr const char* kSeries[] = {"val_loss", "loss", "grad_norm"};
+
+/// A series of one run up to the limit.
+struct Points {
+    std::vector<double> x, values;
+
+    bool has(double wanted) const { return std::binary_search(x.begin(), x.end(), wanted); }
+    /// Last value at or before x.
+    std::optional<double> upTo(double limit) const {
+        const auto end = std::upper_bound(x.begin(), x.end(), limit);
+        return end == x.begin() ? std::nullopt : std::optional(values[static_cast<size_t>(end - x.begin()) - 1]);
+    }
+};
+
+Points readPoints(RunStore& store, const std::string& id, const char* name, const Comparison& where, int64_t from) {
+    const Series series = store.series(id, name, from);
+    Points points{axisValues(store, id, series, where.axis), series.values};
+    const auto end = std::upper_bound(points.x.begin(), points.x.end(), where.limit);
+    points.values.resize(static_cast<size_t>(end - points.x.begin()));
+    points.x.erase(end, points.x.end());
+    return points;
 }
 
-constexpr int64_t kTail = 1000;  ///< steps
+/// Largest x that all of them have; a series without a point has no say.
+std::optional<double> commonX(const std::vector<const Points*>& all) {
+    const Points* shortest = nullptr;
+    for (const Points* points : all)
+        if (!points->x.empty() && (!shortest || points->x.size() < shortest->x.size())) shortest = points;
+    if (!shortest) return std::nullopt;
+    for (auto x = shortest->x.rbegin(); x != shortest->x.rend(); ++x)
+        if (std::all_of(all.begin(), all.end(), [&](const Points* one) { return one->x.empty() || one->has(*x); }))
+            return *x;
+    return std::nullopt;
+}
 
-std::map<std::string, double> finals(RunStore& store, const RunSummary& run, Axis axis, double limit) {
-    std::map<std::string, double> final;
-    for (const char* name : {"val_loss", "loss", "grad_norm"}) {
-        // By step the last value is asked for: of a long run its end is enough.
-        Series series = store.series(run.id, name, axis == Axis::Step ? std::max<int64_t>(1, run.step - kTail) : 0);
-        if (series.values.empty()) series = store.series(run.id, name);
-        if (const auto value = valueAt(series, axisValues(store, run.id, series, axis), limit)) final[name] = *value;
+/// Whether a run says how far all have come: not one that broke off, nor one that has not begun.
+bool leads(const RunSummary& run) {
+    return run.step > 0 && run.status != RunStatus::Diverged && run.status != RunStatus::Failed;
+}
+
+/// Fills axis, limit and sameEnd: the largest x that all runs have reached.
+void setLimit(Comparison& comparison, const std::vector<RunSummary>& runs, Axis axis) {
+    const bool some = std::any_of(runs.begin(), runs.end(), leads);
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (const auto& run : runs) {
+        if (run.step == 0 || (some && !leads(run))) continue;
+        const double end = axis == Axis::Step     ? static_cast<double>(run.step)
+                           : axis == Axis::Tokens ? static_cast<double>(run.tokens)
+                                                  : run.seconds;
+        least = std::min(least, end);
+        most = std::max(most, end);
     }
+    comparison.axis = axis;
+    comparison.limit = std::isfinite(least) ? least : 0;
+    comparison.sameEnd = most <= comparison.limit;
+}
+
+/// One series of all runs at the largest x that they have in common, into ComparedRun::final and Comparison::at.
+void compareSeries(RunStore& store, Comparison& comparison, const char* name) {
+    std::vector<ComparedRun>& runs = comparison.runs;
+    const bool some = std::any_of(runs.begin(), runs.end(), [](const auto& row) { return leads(row.run); });
+    std::vector<Points> points(runs.size());
+    std::optional<double> common;
+    // By step the end of a long series is nearly always enough.
+    const int64_t tail = comparison.axis == Axis::Step ? static_cast<int64_t>(comparison.limit) - kTail : 0;
+    for (int64_t from = std::max<int64_t>(tail, 0);; from = 0) {
+        std::vector<const Points*> leading;
+        bool all = true;
+        for (size_t i = 0; i < runs.size(); ++i) {
+            points[i] = readPoints(store, runs[i].run.id, name, comparison, from);
+            all = all && !points[i].x.empty();
+            if (!some || leads(runs[i].run)) leading.push_back(&points[i]);
+        }
+        common = commonX(leading);
+        if (from == 0 || (common && all)) break;
+    }
+    if (common) comparison.at[name] = *common;
+    for (size_t i = 0; i < runs.size(); ++i)
+        if (const auto value = points[i].upTo(common.value_or(comparison.limit))) runs[i].final[name] = *value;
+}
+
+/// What is of the whole run and not of a point of a series.
+std::map<std::string, double> wholeRun(const RunSummary& run) {
+    std::map<std::string, double> final;
     if (run.tokensPerSecond > 0) {
         final["tokens_per_s"] = run.tokensPerSecond;
         // The step that this rate means: two figures of one measurement.
@@ -51,13 +119,10 @@ std::map<std::string, double> finals(RunStore& store, const RunSummary& run, Axi
     return final;
 }
 
-/// Largest x that all runs have reached.
-double commonLimit(const std::vector<RunSummary>& runs, Axis axis) {
-    double limit = std::numeric_limits<double>::infinity();
-    if (axis == Axis::Step) return limit;
-    for (const auto& run : runs)
-        limit = std::min(limit, axis == Axis::Tokens ? static_cast<double>(run.tokens) : run.seconds);
-    return limit;
+std::string xText(double x, Axis axis) {
+    return axis == Axis::Step     ? fmt::format("step {:.0f}", x)
+           : axis == Axis::Tokens ? fmt::format("{:.0f} tokens", x)
+                                  : fmt::format("{:.3g} s", x);
 }
 
 std::vector<ConfigRow> configRows(RunStore& store, const std::vector<RunSummary>& runs) {
@@ -170,19 +235,27 @@ std::string verdictOf(const GroupVerdict& group, double limit) {
     return fmt::format("not decided, n = {}", group.pairs);
 }
 
-void fillGroup(RunStore& store, GroupVerdict& group, const std::vector<const RunSummary*>& members,
-               const std::vector<const RunSummary*>& reference, double limit) {
+/// Validation loss of each run where they are compared; NaN: none.
+using Validation = std::map<std::string, double>;
+
+void fillGroup(RunStore& store, const Validation& validation, GroupVerdict& group,
+               const std::vector<const RunSummary*>& members, const std::vector<const RunSummary*>& reference,
+               double limit) {
     std::vector<double> values, gaps, rates, referenceRates;
     bool good = true;
+    const auto loss = [&](const RunSummary* run) {
+        const auto found = validation.find(run->id);
+        return found == validation.end() ? std::nan("") : found->second;
+    };
     for (const RunSummary* run : members) {
         group.runs.push_back(run->id);
-        if (std::isfinite(run->validationLoss)) values.push_back(run->validationLoss);
+        if (std::isfinite(loss(run))) values.push_back(loss(run));
         if (run->tokensPerSecond > 0) rates.push_back(run->tokensPerSecond);
         good = good && trains(store, *run, *reference[0]);
         for (const RunSummary* other : reference)
-            if ((members == reference ? other == run : other->seed == run->seed) &&
-                std::isfinite(run->validationLoss) && std::isfinite(other->validationLoss))
-                gaps.push_back(run->validationLoss - other->validationLoss);
+            if ((members == reference ? other == run : other->seed == run->seed) && std::isfinite(loss(run)) &&
+                std::isfinite(loss(other)))
+                gaps.push_back(loss(run) - loss(other));
     }
     for (const RunSummary* run : reference)
         if (run->tokensPerSecond > 0) referenceRates.push_back(run->tokensPerSecond);
@@ -206,7 +279,7 @@ void fillGroup(RunStore& store, GroupVerdict& group, const std::vector<const Run
 }
 
 std::vector<GroupVerdict> verdicts(RunStore& store, const std::vector<RunSummary>& runs, const RunSummary& baseline,
-                                   const std::vector<ConfigRow>& config, double limit) {
+                                   const std::vector<ConfigRow>& config, const Validation& validation, double limit) {
     const std::vector<std::string> nameOf = groupNames(runs, config);
     std::vector<std::string> names = {nameOf[static_cast<size_t>(&baseline - runs.data())]};
     for (const auto& name : nameOf)
@@ -228,7 +301,7 @@ std::vector<GroupVerdict> verdicts(RunStore& store, const std::vector<RunSummary
         if (reference.empty()) reference = members;
         GroupVerdict group;
         group.name = name;
-        fillGroup(store, group, members, reference, limit);
+        fillGroup(store, validation, group, members, reference, limit);
         groups.push_back(std::move(group));
     }
     return groups;
@@ -251,6 +324,21 @@ std::vector<double> axisValues(RunStore& store, const std::string& id, const Ser
     return x;
 }
 
+std::string comparedAt(const Comparison& comparison) {
+    const auto loss = comparison.at.find("loss"), validation = comparison.at.find("val_loss");
+    const bool atEnd = std::all_of(comparison.at.begin(), comparison.at.end(),
+                                   [&](const auto& one) { return one.second == comparison.limit; });
+    if (comparison.limit == 0 || (comparison.sameEnd && atEnd)) return "";
+    const std::string limit = xText(comparison.limit, comparison.axis);
+    if (loss == comparison.at.end())
+        return fmt::format("Each run's last values up to {}, which all have reached.", limit);
+    const std::string at = xText(loss->second, comparison.axis);
+    if (validation == comparison.at.end() || validation->second == loss->second)
+        return fmt::format("Values at {}, the last that all have.", at);
+    return fmt::format("Values at {}, validation loss at {}: the last that all have.", at,
+                       xText(validation->second, comparison.axis));
+}
+
 Comparison compareRuns(RunStore& store, const std::vector<std::string>& ids, const std::string& baseline, Axis axis,
                        double limit, double tolerance) {
     std::vector<RunSummary> runs;
@@ -261,24 +349,25 @@ Comparison compareRuns(RunStore& store, const std::vector<std::string>& ids, con
         if (baseline.empty() ? run.baseline : run.id == baseline) base = &run;
     Comparison result;
     result.baseline = base->id;
-    const double until = commonLimit(runs, axis);
-    const auto reference = finals(store, *base, axis, until);
-    for (const auto& run : runs) {
-        ComparedRun row;
-        row.run = run;
-        row.final = run.id == base->id ? reference : finals(store, run, axis, until);
+    setLimit(result, runs, axis);
+    for (const auto& run : runs) result.runs.push_back({run, wholeRun(run), {}, {}});
+    for (const char* name : kSeries) compareSeries(store, result, name);
+    const auto reference = result.runs[static_cast<size_t>(base - runs.data())].final;
+    Validation validation;
+    for (ComparedRun& row : result.runs) {
         for (const auto& [name, value] : row.final)
             if (const auto other = reference.find(name); other != reference.end()) {
                 row.difference[name] = value - other->second;
                 row.ratio[name] = value / other->second;
             }
-        if (run.id != base->id && (run.seed == base->seed || runs.size() == 2))
-            if (PartingPoint point = part(store, run.id, base->id, tolerance); point.step > 0)
+        if (const auto loss = row.final.find("val_loss"); loss != row.final.end())
+            validation[row.run.id] = loss->second;
+        if (row.run.id != base->id && (row.run.seed == base->seed || runs.size() == 2))
+            if (PartingPoint point = part(store, row.run.id, base->id, tolerance); point.step > 0)
                 result.parts.push_back(std::move(point));
-        result.runs.push_back(std::move(row));
     }
     result.config = configRows(store, runs);
-    result.groups = verdicts(store, runs, *base, result.config, limit);
+    result.groups = verdicts(store, runs, *base, result.config, validation, limit);
     return result;
 }
 

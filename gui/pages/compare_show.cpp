@@ -322,10 +322,12 @@ void ComparePage::rebuildFinal() {
             rows.push_back(finalRow(single, numbers));
         }
     }
-    finalHint_->setText(most > 1 && all.size() <= kFew
-                            ? QStringLiteral("mean ± standard deviation of up to %1 seeds").arg(most)
-                        : rows.size() == 1 ? QStringLiteral("1 run")
-                                           : QStringLiteral("%1 runs").arg(rows.size()));
+    const QString what = most > 1 && all.size() <= kFew
+                             ? QStringLiteral("mean ± standard deviation of up to %1 seeds").arg(most)
+                         : rows.size() == 1 ? QStringLiteral("1 run")
+                                            : QStringLiteral("%1 runs").arg(rows.size());
+    const QString where = QString::fromStdString(comparedAt(comparison_));
+    finalHint_->setText(where.isEmpty() ? what : QStringLiteral("%1 · %2").arg(what, where));
     final_->setRows(std::move(rows));
     for (int column = 0; column < FinalNumbersModel::kColumns; ++column)
         finalTable_->setColumnHidden(column, !final_->hasValues(column));

@@ -149,6 +149,46 @@ TEST(Compare, GroupsAreSettingsNotNames) {
     EXPECT_TRUE(early.runs[1].final.contains("val_loss"));
 }
 
+/// Runs of different length meet at the last x that both have, on every axis, and the verdict uses the same values.
+TEST(Compare, ReadsValuesWhereAllHaveThem) {
+    TempFolder folder;
+    std::vector<std::string> ids(3);
+    RunSpec spec = fakeSpec(160);
+    spec.evalEvery = 40;
+    test::Script script;
+    script.loss = [](int64_t step) { return 5 - 0.01 * static_cast<double>(step); };
+    runFake(spec, fakeOptions(folder / "s", script), &ids[0]);
+    spec.trainer.steps = 600;
+    spec.evalEvery = 60;
+    script.loss = [](int64_t step) { return 6 - 0.01 * static_cast<double>(step); };
+    runFake(spec, fakeOptions(folder / "s", script), &ids[1]);
+    RunStore store(folder / "s", RunStore::Mode::ReadOnly);
+    const std::vector<std::string> two = {ids[0], ids[1]};
+    for (const Axis axis : {Axis::Step, Axis::Tokens}) {
+        const double unit = axis == Axis::Tokens ? 256 : 1;
+        const Comparison result = compareRuns(store, two, "", axis);
+        EXPECT_EQ(result.limit, 160 * unit);
+        EXPECT_EQ(result.at.at("loss"), 160 * unit);
+        EXPECT_EQ(result.at.at("val_loss"), 120 * unit) << "the one at 160 has no partner";
+        EXPECT_NEAR(result.runs[1].difference.at("loss"), 1, 1e-9);
+        EXPECT_NEAR(result.runs[1].difference.at("val_loss"), 1, 1e-9);
+        EXPECT_NEAR(result.groups.at(1).difference, 1, 1e-9);
+    }
+    EXPECT_EQ(comparedAt(compareRuns(store, two)),
+              "Values at step 160, validation loss at step 120: the last that all have.");
+    const Comparison time = compareRuns(store, two, "", Axis::Time);
+    EXPECT_TRUE(time.runs[1].final.contains("loss"));
+    EXPECT_EQ(comparedAt(compareRuns(store, {ids[0]})), "") << "all of it is of the end";
+
+    spec.trainer.nonfinite = engine::NonfinitePolicy::Stop;
+    script.metrics = [](engine::StepMetrics& metrics) { metrics.finite = metrics.step < 30; };
+    runFake(spec, fakeOptions(folder / "s", script), &ids[2]);
+    ASSERT_EQ(store.run(ids[2])->status, RunStatus::Diverged);
+    const Comparison three = compareRuns(store, ids);
+    EXPECT_EQ(three.limit, 160) << "a run that broke off does not hold the others back";
+    EXPECT_TRUE(three.runs[2].final.contains("loss"));
+}
+
 TEST(Compare, FindsWhereTwoRunsPart) {
     TempFolder folder;
     std::string a, b;
