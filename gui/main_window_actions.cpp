@@ -88,8 +88,8 @@ void MainWindow::makeMenus(QMenuBar& bar) {
     }));
 
     QMenu* view = bar.addMenu(tr("&View"));
-    const QStringList names = {QStringLiteral("live"), QStringLiteral("numerics"), QStringLiteral("compare"),
-                               QStringLiteral("ladder"), QStringLiteral("formats"), QStringLiteral("device")};
+    const QStringList names = {QStringLiteral("live"),   QStringLiteral("numerics"), QStringLiteral("compare"),
+                               QStringLiteral("ladder"), QStringLiteral("formats"),  QStringLiteral("device")};
     const QStringList titles = {tr("Live"), tr("Numerics"), tr("Compare"), tr("Ladder"), tr("Formats"), tr("Device")};
     for (int i = 0; i < names.size(); ++i)
         view->addAction(
@@ -435,12 +435,16 @@ void MainWindow::exportRun(const QString& id) {
             this, 3,
             [id = id.toStdString(), path, format](experiments::RunStore& store) {
                 const auto names = experiments::matchingSeries(store, id, "*");
-                experiments::exportFile(store, id, names, format, path.toStdString());
-                return static_cast<qint64>(names.size());
+                const auto gaps = experiments::exportFile(store, id, names, format, path.toStdString());
+                return std::pair(static_cast<qint64>(names.size() - gaps.empty.size()),
+                                 static_cast<qint64>(gaps.unreadable));
             },
-            [this, path](qint64 count) {
-                toasts_->show(tr("%1 series written to %2.").arg(formatCount(count), path), tr("Open"),
-                              [path] { QDesktopServices::openUrl(QUrl::fromLocalFile(path)); });
+            [this, path](std::pair<qint64, qint64> written) {
+                QString text = tr("%1 series written to %2.").arg(formatCount(written.first), path);
+                if (written.second > 0)
+                    text +=
+                        tr(" %1 records of the run cannot be read and are not in it.").arg(formatCount(written.second));
+                toasts_->show(text, tr("Open"), [path] { QDesktopServices::openUrl(QUrl::fromLocalFile(path)); });
             });
     });
     dialog->open();

@@ -62,6 +62,12 @@ RunSummary findRun(RunStore& store, const std::string& idOrName) {
     return taken;
 }
 
+Failure unreadableFailure(const RunStore& store, const RunSummary& run, size_t pieces) {
+    return {kStoreUnusable, fmt::format("store: {}: {} record{} of run {} cannot be read and are left out; allowed: a "
+                                        "store in which mantissa-run store check finds nothing",
+                                        store.path(), pieces, pieces == 1 ? "" : "s", run.name)};
+}
+
 void applySets(RunSpec& spec, const std::vector<std::string>& sets) {
     for (const auto& set : sets) {
         const size_t equals = set.find('=');
@@ -136,8 +142,12 @@ void printTable(const std::vector<std::string>& head, const std::vector<std::vec
                 const std::vector<bool>& right) {
     std::vector<size_t> widths;
     for (const auto& name : head) widths.push_back(width(name));
-    for (const auto& row : rows)
-        for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+    std::vector<std::vector<std::string>> plain = rows;  // names in it may come from a foreign file
+    for (auto& row : plain)
+        for (size_t i = 0; i < row.size(); ++i) {
+            row[i] = plainText(row[i]);
+            widths[i] = std::max(widths[i], width(row[i]));
+        }
     auto print = [&](const std::vector<std::string>& row, bool bold) {
         std::string line;
         for (size_t i = 0; i < row.size(); ++i) {
@@ -149,7 +159,7 @@ void printTable(const std::vector<std::string>& head, const std::vector<std::vec
         std::puts(line.c_str());
     };
     print(head, true);
-    for (const auto& row : rows) print(row, false);
+    for (const auto& row : plain) print(row, false);
 }
 
 }  // namespace mantissa::experiments::cli

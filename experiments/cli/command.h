@@ -38,6 +38,8 @@ RunSpec loadSpec(const std::string& presetOrFile, const std::vector<std::string>
 void checkLabel(const std::string& what, const std::string& text);
 /// RunStore::find; where several runs bear the name, standard error says how many and which one was taken.
 RunSummary findRun(RunStore& store, const std::string& idOrName);
+/// Exit code 3 for a run of which `pieces` (step records, packed blocks) cannot be read: what was printed lacks them.
+Failure unreadableFailure(const RunStore& store, const RunSummary& run, size_t pieces);
 /// Lays PATH=VALUE over a spec and validates it. Throws Failure.
 void applySets(RunSpec& spec, const std::vector<std::string>& sets);
 

@@ -9,7 +9,9 @@
 #include "experiments/report/diagnosis.h"
 #include "experiments/report/shadow_rank.h"
 #include "experiments/report/what_if.h"
+#include "experiments/store/run_store_numerics.h"
 #include "experiments/text/output_file.h"
+#include "experiments/text/plain_text.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments::cli {
@@ -112,7 +114,7 @@ int whatIf(const Context& context, const Options& options) {
         printJson({{"run", run.id}, {"tensor", series.name}, {"choices", list}, {"captured", captured}});
         return kDone;
     }
-    std::printf("%s of %s, recorded with %s\n\n", series.name.c_str(), run.name.c_str(),
+    std::printf("%s of %s, recorded with %s\n\n", series.name.c_str(), plainText(run.name, 60).c_str(),
                 series.recorded.text().c_str());
     std::vector<std::vector<std::string>> table;
     for (const auto& [name, replayed] : rows) {
@@ -191,6 +193,10 @@ int diagnoseRun(const Context& context, const Options& options) {
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
     const RunSummary run = findRun(store, options.run);
     const Diagnosis diagnosis = diagnose(store, run.id);
+    const auto whole = [&] {
+        if (const size_t pieces = unreadablePieces(store, run.id)) throw unreadableFailure(store, run, pieces);
+        return kDone;
+    };
     if (context.json) {
         Json findings = Json::array();
         for (const auto& finding : diagnosis.findings) findings.push_back(findingJson(run, finding));
@@ -199,14 +205,15 @@ int diagnoseRun(const Context& context, const Options& options) {
                    {"steps", diagnosis.steps},
                    {"summary", diagnosis.summary},
                    {"findings", findings}});
-        return kDone;
+        return whole();
     }
-    std::printf("%s, %lld steps: %zu finding%s\n", run.name.c_str(), static_cast<long long>(diagnosis.steps),
-                diagnosis.findings.size(), diagnosis.findings.size() == 1 ? "" : "s");
+    std::printf("%s, %lld steps: %zu finding%s\n", plainText(run.name, 60).c_str(),
+                static_cast<long long>(diagnosis.steps), diagnosis.findings.size(),
+                diagnosis.findings.size() == 1 ? "" : "s");
     if (diagnosis.findings.empty()) std::puts(diagnosis.summary.c_str());
     int index = 0;
     for (const auto& finding : diagnosis.findings) {
-        std::printf("\n%d. %s\n   %s\n", ++index, finding.what.c_str(), finding.cause.c_str());
+        std::printf("\n%d. %s\n   %s\n", ++index, plainText(finding.what).c_str(), plainText(finding.cause).c_str());
         for (const auto& one : finding.evidence)
             std::printf("   - %s%s\n", one.text.c_str(),
                         one.series.empty() ? "" : fmt::format("  [{} @ {}]", one.series, one.step).c_str());
@@ -217,15 +224,15 @@ int diagnoseRun(const Context& context, const Options& options) {
                 std::printf("     %s\n", command.c_str());
         }
         for (const auto& one : finding.applied)
-            std::printf("   = step %lld, %s: %s%s\n", static_cast<long long>(one.step), one.text.c_str(),
-                        one.brought.c_str(), one.ended ? " The trouble has not come back." : "");
+            std::printf("   = step %lld, %s: %s%s\n", static_cast<long long>(one.step), plainText(one.text).c_str(),
+                        plainText(one.brought).c_str(), one.ended ? " The trouble has not come back." : "");
     }
     if (!diagnosis.findings.empty())
         std::puts(
             "\nShares: in a finding the mean of its steps; - evidence, the worst step; > a change, the mean of all "
             "steps "
             "since the first, as it was → as it would be; = what a change brought, likewise.");
-    return kDone;
+    return whole();
 }
 
 int planOf(const Context& context, const Options& options) {
@@ -255,7 +262,7 @@ int rankProducts(const Context& context, const Options& options) {
     const auto ranks = rankShadows(store, run.id, options.from, options.to > 0 ? options.to : -1);
     if (ranks.empty() && !context.json) {
         std::printf("No product of %s was measured in these steps: mantissa-run set RUN probes.shadow_every=100\n",
-                    run.name.c_str());
+                    plainText(run.name, 60).c_str());
         return kDone;
     }
     Json list = Json::array();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -9,6 +10,7 @@
 #include "experiments/cli/interrupts.h"
 #include "experiments/report/export.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/plain_text.h"
 
 namespace mantissa::experiments::cli {
 
@@ -23,7 +25,7 @@ int info(const Context& context) {
                    {"bytes", info.bytes},
                    {"checkpoint_bytes", info.checkpointBytes}});
     else
-        std::printf("%s: schema %d, %lld runs, %s, checkpoints %s\n", info.path.c_str(), info.schema,
+        std::printf("%s: schema %d, %lld runs, %s, checkpoints %s\n", plainText(info.path).c_str(), info.schema,
                     static_cast<long long>(info.runs), bytesText(info.bytes).c_str(),
                     bytesText(info.checkpointBytes).c_str());
     return kDone;
@@ -33,10 +35,11 @@ int check(const Context& context) {
     const StoreCheck result = checkStore(context.storePath());
     if (context.json) printJson({{"ok", result.ok}, {"problems", result.problems}});
     if (result.ok) {
-        if (!context.json) std::printf("%s is good\n", context.storePath().c_str());
+        if (!context.json) std::printf("%s is good\n", plainText(context.storePath()).c_str());
         return kDone;
     }
-    for (size_t i = 1; i < result.problems.size() && !context.json; ++i) std::puts(result.problems[i].c_str());
+    for (size_t i = 1; i < result.problems.size() && !context.json; ++i)
+        std::puts(plainText(result.problems[i]).c_str());
     throw Failure{
         kStoreUnusable,
         fmt::format("store: {}{}{}", result.problems[0],
@@ -63,11 +66,11 @@ int salvage(const Context& context, const std::string& target) {
     } else {
         const bool whole = report.problems.empty() && report.lostRows == 0;
         std::printf("%lld runs, %lld rows copied to %s; %s\n", static_cast<long long>(report.runs),
-                    static_cast<long long>(report.rows), target.c_str(),
+                    static_cast<long long>(report.rows), plainText(target).c_str(),
                     whole ? "nothing was left behind" : "not everything could be read:");
         if (report.lostRows > 0)
             std::printf("%lld damaged rows were left out\n", static_cast<long long>(report.lostRows));
-        for (const auto& problem : report.problems) std::puts(problem.c_str());
+        for (const auto& problem : report.problems) std::puts(plainText(problem).c_str());
     }
     return interrupts.count() > 0 ? kInterrupted : kDone;
 }
@@ -80,8 +83,17 @@ int compact(const Context& context) {
     if (context.json)
         printJson({{"path", context.storePath()}, {"bytes_before", before}, {"bytes", after}});
     else
-        std::printf("%s: %s, was %s\n", context.storePath().c_str(), bytesText(after).c_str(),
+        std::printf("%s: %s, was %s\n", plainText(context.storePath()).c_str(), bytesText(after).c_str(),
                     bytesText(before).c_str());
+    return kDone;
+}
+
+/// Says on standard error what an export lacks; damage ends it with the code of a store that cannot be used.
+int tellGaps(RunStore& store, const RunSummary& run, const std::vector<std::string>& names, const ExportGaps& gaps) {
+    if (gaps.unreadable > 0) throw unreadableFailure(store, run, gaps.unreadable);
+    if (!gaps.empty.empty())
+        std::fprintf(stderr, "note: %zu of %zu series have no point and are left out, as %s\n", gaps.empty.size(),
+                     names.size(), gaps.empty.front().c_str());
     return kDone;
 }
 
@@ -104,9 +116,12 @@ int exportSeries(const Context& context, const std::string& name, const std::str
                               : wanted == "json" ? ExportFormat::Json
                                                  : ExportFormat::Npy;
     if (!out.empty()) {
-        exportFile(store, run.id, names, kind, out);
-        if (context.json) printJson({{"run", run.id}, {"series", names}, {"out", out}});
-        return kDone;
+        const ExportGaps gaps = exportFile(store, run.id, names, kind, out);
+        std::vector<std::string> written;
+        for (const auto& one : names)
+            if (std::find(gaps.empty.begin(), gaps.empty.end(), one) == gaps.empty.end()) written.push_back(one);
+        if (context.json) printJson({{"run", run.id}, {"series", written}, {"out", out}});
+        return tellGaps(store, run, names, gaps);
     }
     if (kind == ExportFormat::Npy && names.size() > 1)
         throw Failure{
@@ -114,9 +129,16 @@ int exportSeries(const Context& context, const std::string& name, const std::str
             fmt::format(
                 "export: --format npy: {} series do not fit on standard output; allowed: one series, or --out FOLDER",
                 names.size())};
-    const std::string text = exportText(store, run.id, names, kind);
+    ExportGaps gaps;
+    const std::string text = exportText(store, run.id, names, kind, &gaps);
+    if (gaps.empty.size() == names.size() && gaps.unreadable == 0)
+        throw Failure{
+            kBadUsage,
+            fmt::format("export: --metrics: \"{}\": {} series of run {} match{} and none has a point; allowed: "
+                        "series that the run has recorded",
+                        glob, names.size(), run.name, names.size() == 1 ? "es" : "")};
     std::fwrite(text.data(), 1, text.size(), stdout);
-    return kDone;
+    return tellGaps(store, run, names, gaps);
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "engine/plan/precision_plan.h"
+#include "experiments/store/run_store_numerics.h"
 #include "experiments/text/number_text.h"
 #include "experiments/text/output_file.h"
 #include "kernels/error.h"
@@ -27,28 +29,38 @@ std::string csvName(const std::string& name) {
     return name.find_first_of(",\"\n") == std::string::npos ? name : "\"" + name + "\"";
 }
 
-std::string csv(RunStore& store, const std::string& id, const std::vector<std::string>& names) {
+/// The series if it has points; else it is noted.
+std::optional<Series> seriesOf(RunStore& store, const std::string& id, const std::string& name, ExportGaps& gaps) {
+    Series series = store.series(id, name);
+    if (!series.steps.empty()) return series;
+    gaps.empty.push_back(name);
+    return std::nullopt;
+}
+
+std::string csv(RunStore& store, const std::string& id, const std::vector<std::string>& names, ExportGaps& gaps) {
     std::string out = names.size() == 1 ? "step,value\n" : "series,step,value\n";
     for (const auto& name : names) {
-        const Series series = store.series(id, name);
-        for (size_t i = 0; i < series.steps.size(); ++i)
-            out += fmt::format("{}{},{}\n", names.size() == 1 ? "" : csvName(name) + ",", series.steps[i],
-                               valueText(name, series.values[i]));
+        const auto series = seriesOf(store, id, name, gaps);
+        for (size_t i = 0; series && i < series->steps.size(); ++i)
+            out += fmt::format("{}{},{}\n", names.size() == 1 ? "" : csvName(name) + ",", series->steps[i],
+                               valueText(name, series->values[i]));
     }
     return out;
 }
 
-std::string json(RunStore& store, const std::string& id, const std::vector<std::string>& names) {
+std::string json(RunStore& store, const std::string& id, const std::vector<std::string>& names, ExportGaps& gaps) {
     std::string out = "{";
-    for (size_t n = 0; n < names.size(); ++n) {
-        const Series series = store.series(id, names[n]);
-        out += fmt::format("{}\n\"{}\": {{\"steps\": [", n == 0 ? "" : ",", names[n]);
-        for (size_t i = 0; i < series.steps.size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : ",", series.steps[i]);
+    for (const auto& name : names) {
+        const auto series = seriesOf(store, id, name, gaps);
+        if (!series) continue;
+        out += fmt::format("{}\n\"{}\": {{\"steps\": [", out.size() == 1 ? "" : ",", name);
+        for (size_t i = 0; i < series->steps.size(); ++i)
+            out += fmt::format("{}{}", i == 0 ? "" : ",", series->steps[i]);
         out += "], \"values\": [";
-        for (size_t i = 0; i < series.values.size(); ++i) {
-            const std::string text = valueText(names[n], series.values[i]);
-            out += std::isfinite(series.values[i]) ? fmt::format("{}{}", i == 0 ? "" : ",", text)
-                                                   : fmt::format("{}\"{}\"", i == 0 ? "" : ",", text);
+        for (size_t i = 0; i < series->values.size(); ++i) {
+            const std::string text = valueText(name, series->values[i]);
+            out += std::isfinite(series->values[i]) ? fmt::format("{}{}", i == 0 ? "" : ",", text)
+                                                    : fmt::format("{}\"{}\"", i == 0 ? "" : ",", text);
         }
         out += "]}";
     }
@@ -94,27 +106,48 @@ std::vector<std::string> matchingSeries(RunStore& store, const std::string& id, 
 }
 
 std::string exportText(RunStore& store, const std::string& id, const std::vector<std::string>& names,
-                       ExportFormat format) {
-    if (format == ExportFormat::Csv) return csv(store, id, names);
-    if (format == ExportFormat::Json) return json(store, id, names);
-    return names.size() == 1 ? npy(store.series(id, names[0])) : "";
+                       ExportFormat format, ExportGaps* gaps) {
+    ExportGaps own;
+    std::string text;
+    if (format == ExportFormat::Csv)
+        text = csv(store, id, names, own);
+    else if (format == ExportFormat::Json)
+        text = json(store, id, names, own);
+    else if (const auto series = names.size() == 1 ? seriesOf(store, id, names[0], own) : std::nullopt)
+        text = npy(*series);
+    own.unreadable = unreadablePieces(store, id);
+    if (gaps) *gaps = std::move(own);
+    return text;
 }
 
-void exportFile(RunStore& store, const std::string& id, const std::vector<std::string>& names, ExportFormat format,
-                const std::string& path) {
+ExportGaps exportFile(RunStore& store, const std::string& id, const std::vector<std::string>& names,
+                      ExportFormat format, const std::string& path) {
+    ExportGaps gaps;
+    const auto refuseNothing = [&] {
+        if (gaps.empty.size() == names.size() && gaps.unreadable == 0)
+            throw Error(ErrorCode::InvalidConfig, "none of the series to export has a point");
+    };
     if (format != ExportFormat::Npy || names.size() == 1) {
         checkOutput(path);
-        return writeFile(path, exportText(store, id, names, format));
+        const std::string text = exportText(store, id, names, format, &gaps);
+        refuseNothing();
+        writeFile(path, text);
+        return gaps;
     }
-    std::error_code code;
-    fs::create_directories(path, code);
-    if (code) throw Error(ErrorCode::Io, fmt::format("{} cannot be made: {}", path, code.message()));
     for (const auto& name : names) {
+        const auto series = seriesOf(store, id, name, gaps);
+        if (!series) continue;
+        std::error_code code;
+        fs::create_directories(path, code);
+        if (code) throw Error(ErrorCode::Io, fmt::format("{} cannot be made: {}", path, code.message()));
         std::string file = name;
         for (char& c : file)
             if (c == '/') c = '.';
-        writeFile(path + "/" + file + ".npy", npy(store.series(id, name)));
+        writeFile(path + "/" + file + ".npy", npy(*series));
     }
+    gaps.unreadable = unreadablePieces(store, id);
+    refuseNothing();
+    return gaps;
 }
 
 }  // namespace mantissa::experiments

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 struct sqlite3;
@@ -104,6 +107,10 @@ class Database {
     /// Moves the WAL into the file when it has more than `pages` pages. Only under the write lock. Never throws: it can
     /// be done later.
     void checkpoint(int pages, bool truncate) noexcept;
+    /// Pieces of a run (step records, packed blocks) that readers on this connection could not decode and left out,
+    /// each once: (segment, series or −1 for a record of all, first step).
+    using Pieces = std::set<std::tuple<int, int64_t, int64_t>>;
+    Pieces& unreadable(int64_t run) { return unreadable_[run]; }
     /// Test hook: called before each commit; a non-zero return is treated as that SQLite error (e.g. SQLITE_FULL).
     std::function<int()> beforeCommit;
 
@@ -114,6 +121,7 @@ class Database {
     sqlite3* db_ = nullptr;
     std::vector<std::pair<const char*, std::unique_ptr<Statement>>> cache_;
     std::string writeLockPath_;
+    std::map<int64_t, Pieces> unreadable_;
     int walPages_ = 0;
 };
 

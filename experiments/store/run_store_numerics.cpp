@@ -86,6 +86,11 @@ TensorFacts tensorFacts(RunStore& store, const std::string& id, int64_t step) {
     return facts;
 }
 
+size_t unreadablePieces(RunStore& store, const std::string& id) {
+    Statement query = store.database().prepare("SELECT id FROM run WHERE ulid = ?");
+    return query.bind(id).step() ? store.database().unreadable(query.integer(0)).size() : 0;
+}
+
 NumericsRange RunStore::numerics(const std::string& id, Statistic statistic, int64_t firstStep, int64_t lastStep) {
     Database& database = *impl_->database;
     ReadView view(database);

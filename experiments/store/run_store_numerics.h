@@ -18,6 +18,10 @@ struct TensorFacts {
 /// step: whose settings (margin, length, algorithm) count; −1: those in force at the end.
 TensorFacts tensorFacts(RunStore& store, const std::string& id, int64_t step = -1);
 
+/// Pieces of the run (records of a step, packed blocks of a series) that what was read of it on this store so far
+/// needed and could not decode.
+size_t unreadablePieces(RunStore& store, const std::string& id);
+
 struct NumericsName {
     int tensor;
     Statistic statistic;

@@ -52,7 +52,7 @@ void SeriesReader::readChunks(int64_t series, const Segment& segment, int64_t fi
         const size_t before = out.steps.size();
         if (!decodeChunk(series, query.integer(0), query.integer(1), query.blob(2), query.blob(3), out.steps,
                          out.values))
-            ++damaged_;
+            database_.unreadable(run_).emplace(segment.index, series, query.integer(0));
         // Points of this chunk outside [first, last] go: only the first and the last chunk have any.
         size_t keep = before;
         for (size_t i = before; i < out.steps.size(); ++i)
@@ -101,7 +101,7 @@ void SeriesReader::readTail(const std::vector<int64_t>& series, const Segment& s
                     if (const auto value = statisticValue(numerics, statistic)) put(i, *value);
                 return true;
             });
-        if (!good) ++damaged_;
+        if (!good) database_.unreadable(run_).emplace(segment.index, -1, step);
     }
     query.reset();
 }

@@ -29,7 +29,7 @@ class SeriesReader {
     const std::vector<Segment>& segments() const { return segments_; }
 
     /// result[i][s]: points of series[i] in segments()[s], first <= step <= last, ascending. Damaged pieces are left
-    /// out and counted.
+    /// out and noted in Database::unreadable.
     std::vector<std::vector<SegmentPoints>> read(const std::vector<int64_t>& series, int64_t first, int64_t last);
     /// The rule "newest segment" applied to read(). Pieces::NotZero leaves out packed pieces without a value above 0,
     /// as nearly all counters of NaN and Inf are.
@@ -38,7 +38,6 @@ class SeriesReader {
                                           Pieces pieces = Pieces::All);
     /// Segment (index into segments()) that rules a step; −1: none.
     int rulingSegment(int64_t step) const;
-    int damaged() const { return damaged_; }
 
   private:
     void readChunks(int64_t series, const Segment& segment, int64_t first, int64_t last, Pieces pieces,
@@ -50,7 +49,6 @@ class SeriesReader {
     Database& database_;
     int64_t run_;
     std::vector<Segment> segments_;
-    int damaged_ = 0;
 };
 
 }  // namespace mantissa::experiments

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "experiments/spec/run_spec.h"
 #include "experiments/store/compactor.h"
 #include "experiments/store/run_store.h"
 #include "experiments/store/step_record.h"
@@ -71,6 +72,32 @@ void checkContent(Database& database, StoreCheck& check) {
             });
 }
 
+/// What list, show and export would refuse: tables that lack a column, descriptions that are no JSON.
+void checkReading(const std::string& path, StoreCheck& check) {
+    const auto add = [&](const std::string& problem) {
+        const bool known = std::find(check.problems.begin(), check.problems.end(), problem) != check.problems.end();
+        if (!known && check.problems.size() < kMaxProblems) check.problems.push_back(problem);
+    };
+    const auto told = [&](const std::function<void()>& read) {
+        try {
+            read();
+        } catch (const Error& error) {
+            add(error.what());
+        }
+    };
+    told([&] {
+        RunStore store(path, RunStore::Mode::ReadOnly);
+        for (const RunSummary& run : store.runs())
+            told([&] {
+                if (const ParsedSpec parsed = parseSpec(store.document(run.id).specJson); !parsed.ok())
+                    add(fmt::format("run {}: its spec cannot be read: {}", run.name, parsed.errors.front().message));
+                store.events(run.id);
+                store.checkpoints(run.id);
+                store.seriesNames(run.id);
+            });
+    });
+}
+
 }  // namespace
 
 StoreInfo storeInfo(const std::string& path) {
@@ -100,6 +127,7 @@ StoreCheck checkStore(const std::string& path) {
                     fmt::format("{} was written by a newer version (schema {}, this program knows {})", path, schema,
                                 RunStore::kSchema));
             checkContent(database, check);
+            if (schema >= 1 && schema <= RunStore::kSchema) checkReading(path, check);
         } catch (const Error& error) {
             check.problems.push_back(error.what());
         }
