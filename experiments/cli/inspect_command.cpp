@@ -10,6 +10,7 @@
 #include "experiments/report/weight_file.h"
 #include "experiments/spec/spec_fields.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/plain_text.h"
 
 namespace mantissa::experiments::cli {
 
@@ -47,8 +48,10 @@ int list(const Context& context, const WeightFile& file) {
             {{"path", file.path()}, {"bytes", file.bytes()}, {"metadata", file.metadata()}, {"tensors", tensors}});
         return kDone;
     }
-    std::printf("%s, %s, %zu tensors\n", file.path().c_str(), bytesText(file.bytes()).c_str(), file.entries().size());
-    for (const auto& [key, value] : file.metadata()) std::printf("%s: %s\n", key.c_str(), value.substr(0, 200).c_str());
+    std::printf("%s, %s, %zu tensors\n", plainText(file.path()).c_str(), bytesText(file.bytes()).c_str(),
+                file.entries().size());
+    for (const auto& [key, value] : file.metadata())
+        std::printf("%s: %s\n", plainText(key, 80).c_str(), plainText(value, 200).c_str());
     std::puts("");
     std::vector<std::vector<std::string>> rows;
     for (const auto& entry : file.entries())
@@ -77,17 +80,24 @@ Json statisticsJson(const WeightStatistics& s) {
             {"exponents", bins}};
 }
 
+/// A figure over the finite values, in words where there is none.
+std::string finiteText(const WeightStatistics& s, double value) {
+    if (s.elements == s.inf + s.nan) return s.elements == 0 ? "no element" : "no finite value";
+    return std::isnan(value) ? "none: all are 0" : digits(value, 6);
+}
+
 void printStatistics(const WeightStatistics& s) {
+    const bool some = s.elements > s.inf + s.nan;
     const std::pair<const char*, std::string> rows[] = {
         {"elements", std::to_string(s.elements)},
         {"zeros", std::to_string(s.zeros)},
         {"Inf, NaN", fmt::format("{}, {}", s.inf, s.nan)},
-        {"range", fmt::format("{} … {}", digits(s.least, 6), digits(s.greatest, 6))},
-        {"amax", digits(s.amax, 6)},
-        {"smallest non-zero", digits(s.minNonZero, 6)},
-        {"mean", digits(s.mean, 6)},
-        {"deviation", digits(s.deviation, 6)},
-        {"kurtosis", digits(s.kurtosis, 6)}};
+        {"range", some ? fmt::format("{} … {}", digits(s.least, 6), digits(s.greatest, 6)) : finiteText(s, 0)},
+        {"amax", finiteText(s, s.amax)},
+        {"smallest non-zero", s.minNonZero > 0 ? digits(s.minNonZero, 6) : "none"},
+        {"mean", finiteText(s, s.mean)},
+        {"deviation", finiteText(s, s.deviation)},
+        {"kurtosis", finiteText(s, s.kurtosis)}};
     for (const auto& [name, value] : rows) std::printf("%-18s %s\n", name, value.c_str());
     uint32_t most = 1;
     for (const uint32_t count : s.exponents.counts) most = std::max(most, count);
@@ -99,6 +109,10 @@ void printStatistics(const WeightStatistics& s) {
         std::printf("2^%-5d %12u  %s\n", s.exponents.firstExponent + static_cast<int>(i), count,
                     std::string(static_cast<size_t>(bar), '#').c_str());
     }
+}
+
+std::string decibelText(double sqnr) {
+    return std::isinf(sqnr) && sqnr > 0 ? "exact" : std::isnan(sqnr) ? "no finite value" : digits(sqnr, 4);
 }
 
 int inspect(const Context& context, const std::string& given, const std::string& name) {
@@ -129,13 +143,13 @@ int inspect(const Context& context, const std::string& given, const std::string&
         return kDone;
     }
     const auto& tensor = file.entries()[entry];
-    std::printf("%s, %s, %s\n\n", tensor.name.c_str(), tensor.dtype.c_str(), shapeText(tensor).c_str());
+    std::printf("%s, %s, %s\n\n", plainText(tensor.name).c_str(), tensor.dtype.c_str(), shapeText(tensor).c_str());
     printStatistics(statistics);
     std::printf("\nwhat if%s\n", sample.whole ? "" : fmt::format(", of {} elements", sample.values.size()).c_str());
     std::vector<std::vector<std::string>> rows;
     for (const auto& row : whatIf)
         rows.push_back({row.setting, fmt::format("{:.4g} %", row.underflow * 100),
-                        fmt::format("{:.4g} %", row.clipped * 100), digits(row.sqnrDb, 4)});
+                        fmt::format("{:.4g} %", row.clipped * 100), decibelText(row.sqnrDb)});
     printTable({"scaling", "underflow", "clipped", "SQNR dB"}, rows, {false, true, true, true});
     return kDone;
 }

@@ -193,13 +193,13 @@ int show(const Context& context, const std::string& name) {
     // "interrupted at step 7" says no more than the status and the step.
     const bool more = !run.statusText.empty() && run.status != RunStatus::Interrupted;
     std::printf("%s%s%s, step %lld of %lld\n", statusName(run.status), more ? ": " : "",
-                more ? run.statusText.c_str() : "", static_cast<long long>(run.step),
+                more ? plainText(run.statusText).c_str() : "", static_cast<long long>(run.step),
                 static_cast<long long>(run.steps));
     std::printf("%s, %s, seed %llu, %lld parameters\n", run.model.c_str(), run.recipe.c_str(),
                 static_cast<unsigned long long>(run.seed), static_cast<long long>(document.parameters));
     std::printf("%s, %s, %d threads; %s\n", run.deviceName.c_str(), document.isa.c_str(), document.threads,
-                document.dataDescription.c_str());
-    if (!run.note.empty()) std::printf("note: %s\n", run.note.c_str());
+                plainText(document.dataDescription).c_str());
+    if (!run.note.empty()) std::printf("note: %s\n", plainText(run.note).c_str());
     const auto native = std::count_if(document.precision.begin(), document.precision.end(),
                                       [](const auto& row) { return row.a == "e4m3" || row.a == "e5m2"; });
     if (!document.precision.empty())
@@ -214,7 +214,7 @@ int show(const Context& context, const std::string& name) {
     std::puts("");
     if (const Json trouble = Json::parse(document.trouble, nullptr, false); trouble.is_object()) {
         std::printf("first trouble, step %lld: %s\n", static_cast<long long>(trouble.value("step", int64_t{0})),
-                    trouble.value("text", "").c_str());
+                    plainText(trouble.value("text", "")).c_str());
         for (const auto& place : trouble.value("chain", Json::array()))
             std::printf("  then %s: %s NaN, %s Inf\n", place.value("place", "").c_str(), place["nan"].dump().c_str(),
                         place["inf"].dump().c_str());
@@ -224,7 +224,8 @@ int show(const Context& context, const std::string& name) {
         std::puts("");
     }
     for (const auto& event : store.events(run.id))
-        std::printf("%8lld  %-10s  %s\n", static_cast<long long>(event.step), event.kind.c_str(), event.text.c_str());
+        std::printf("%8lld  %-10s  %s\n", static_cast<long long>(event.step), event.kind.c_str(),
+                    plainText(event.text).c_str());
     return kDone;
 }
 
@@ -256,7 +257,7 @@ int remove(const Context& context, const std::vector<std::string>& names) {
     for (const auto& run : runs) {
         store.deleteRun(run.id);
         list.push_back(run.id);
-        if (!context.json) std::printf("deleted %s  %s\n", run.id.c_str(), run.name.c_str());
+        if (!context.json) std::printf("deleted %s  %s\n", run.id.c_str(), plainText(run.name).c_str());
     }
     if (context.json) printJson({{"deleted", list}});
     return kDone;

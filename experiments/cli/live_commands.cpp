@@ -7,6 +7,7 @@
 
 #include "experiments/cli/live.h"
 #include "experiments/spec/spec_fields.h"
+#include "experiments/text/plain_text.h"
 
 namespace mantissa::experiments::cli {
 
@@ -35,7 +36,8 @@ void print(const Context& context, const RunSummary& run, const std::vector<RunE
         return;
     }
     for (const auto& event : events)
-        std::printf("step %6lld  %s: %s\n", static_cast<long long>(event.step), event.kind.c_str(), event.text.c_str());
+        std::printf("step %6lld  %s: %s\n", static_cast<long long>(event.step), event.kind.c_str(),
+                    plainText(event.text).c_str());
 }
 
 int send(const Context& context, const Options& options, const std::string& command, const std::string& argument) {

@@ -212,7 +212,7 @@ int resumePaused(const Context& context, const RunSummary& run) {
             printJson({{"run", run.id}, {"step", event.step}, {"kind", event.kind}, {"text", event.text}});
         else
             std::printf("step %6lld  %s: %s\n", static_cast<long long>(event.step), event.kind.c_str(),
-                        event.text.c_str());
+                        plainText(event.text).c_str());
     }
     return kDone;
 }

@@ -38,7 +38,7 @@ void RunPrinter::clearProgress() {
 
 void RunPrinter::note(const std::string& text) {
     clearProgress();
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s\n", plainText(text).c_str());
 }
 
 void RunPrinter::line(const std::string& text) {
@@ -52,10 +52,10 @@ void RunPrinter::on(const JobPhase& phase) {
     if (quiet_) return;
     clearProgress();
     if (terminal_) {
-        std::fprintf(stderr, "%s …", phase.text.c_str());
+        std::fprintf(stderr, "%s …", plainText(phase.text).c_str());
         showing_ = true;
     } else if (phase.text.rfind("Waiting", 0) == 0) {
-        std::fprintf(stderr, "%s\n", phase.text.c_str());
+        std::fprintf(stderr, "%s\n", plainText(phase.text).c_str());
     }
 }
 
@@ -80,7 +80,7 @@ void RunPrinter::on(const JobStarted& started) {
                    {"plan", planJson(started.planBytes, started.planBy)}});
     line(fmt::format("{}  {}\n{} ({}, {} threads), {} parameters, {} planned\n{}", plainText(started.name), started.run,
                      started.deviceName, started.isa, started.threads, started.parameters, bytesText(started.planBytes),
-                     started.dataDescription));
+                     plainText(started.dataDescription)));
 }
 
 void RunPrinter::on(const JobStep& step) {
@@ -143,7 +143,7 @@ void RunPrinter::on(const JobEventRow& row) {
     if ((event.kind == "command" || event.kind == "refused" || event.kind == "auto") && json_)
         printJson({{"event", event.kind}, {"step", event.step}, {"text", event.text}});
     if (event.kind != "started" && event.kind != "checkpoint" && event.kind != "ended")
-        line(fmt::format("step {:>6}  {}: {}", event.step, event.kind, event.text));
+        line(fmt::format("step {:>6}  {}: {}", event.step, event.kind, plainText(event.text)));
 }
 
 void RunPrinter::on(const JobState&) {}

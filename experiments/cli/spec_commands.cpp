@@ -9,6 +9,7 @@
 #include "experiments/report/device_report.h"
 #include "experiments/report/forecast.h"
 #include "experiments/text/number_text.h"
+#include "experiments/text/plain_text.h"
 #include "kernels/error.h"
 
 namespace mantissa::experiments::cli {
@@ -59,10 +60,11 @@ int check(const Context& context, const std::string& path) {
     }
     if (!parsed.ok()) {
         for (size_t i = 1; i < parsed.errors.size() && !context.json; ++i)
-            std::printf("%s: %s\n", parsed.errors[i].path.c_str(), parsed.errors[i].message.c_str());
+            std::printf("%s: %s\n", plainText(parsed.errors[i].path).c_str(),
+                        plainText(parsed.errors[i].message).c_str());
         throw specFailure("spec: " + path, parsed.errors);
     }
-    std::printf("%s is good: %s, %s\n", path.c_str(), parsed.spec.modelName().c_str(),
+    std::printf("%s is good: %s, %s\n", plainText(path).c_str(), parsed.spec.modelName().c_str(),
                 parsed.spec.recipeName().c_str());
     return kDone;
 }

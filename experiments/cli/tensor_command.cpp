@@ -51,6 +51,13 @@ void printCounters(const TensorCounters& c, std::ostream& out) {
         out << fmt::format("{:<14}{:>12}  {}\n", name, count, percent(count, c.elements));
 }
 
+/// "exact" without error; "none" where nothing finite was cast.
+std::string decibelText(double sqnr, int digits, const char* unit) {
+    return std::isinf(sqnr) && sqnr > 0 ? "exact"
+           : std::isnan(sqnr)           ? "none"
+                                        : fmt::format("{:.{}g}{}", sqnr, digits, unit);
+}
+
 void printResult(const TensorResult& result, bool all, std::ostream& out) {
     const TensorRequest& request = result.request;
     out << fmt::format("{:<14}{} {}{}, values {}\n", "cast", request.recipe, request.format,
@@ -60,7 +67,7 @@ void printResult(const TensorResult& result, bool all, std::ostream& out) {
                            shortNumber(*result.scaleInv));
     out << fmt::format("{:<14}{}\n", "amax", shortNumber(result.amax));
     printCounters(result.counters, out);
-    out << fmt::format("{:<14}{:.6g}\n{:<14}{:.6g} dB\n", "mse", result.mse, "sqnr", result.sqnrDb);
+    out << fmt::format("{:<14}{:.6g}\n{:<14}{}\n", "mse", result.mse, "sqnr", decibelText(result.sqnrDb, 6, " dB"));
     out << fmt::format("{:<14}{}\n", "dynamic range",
                        result.dynamicRange ? fmt::format("{:.6g} binades", *result.dynamicRange) : "none");
     if (result.next)
@@ -89,11 +96,11 @@ void printWhatIf(const std::vector<TensorResult>& results, std::ostream& out) {
                        "underflow", "clipped", "over_range", "mse", "sqnr dB");
     for (const TensorResult& r : results)
         out << fmt::format(
-            "{:<14}{:<8}{:<6}{:>14}{:>22}{:>12}{:>12}{:>14.5g}{:>10.4g}\n", r.request.recipe, r.request.format,
+            "{:<14}{:<8}{:<6}{:>14}{:>22}{:>12}{:>12}{:>14.5g}{:>10}\n", r.request.recipe, r.request.format,
             r.request.powerOfTwo ? "yes" : "no",
             r.scale ? fmt::format("{:.6g}", *r.scale) : fmt::format("{} blocks", r.blocks.size()),
             fmt::format("{} ({})", r.counters.underflow, percent(r.counters.underflow, r.counters.elements)),
-            r.counters.clipped, r.counters.overRange, r.mse, r.sqnrDb);
+            r.counters.clipped, r.counters.overRange, r.mse, decibelText(r.sqnrDb, 4, ""));
 }
 
 void printTrace(const std::vector<TraceRow>& rows, std::ostream& out) {

@@ -1,8 +1,9 @@
-// What mantissa-run says of stores with holes and of series without a point.
+// What mantissa-run says of stores with holes and of files with strange names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -106,6 +107,38 @@ TEST_F(Damage, SeriesWithoutAPointAreInNoFormat) {
         EXPECT_THAT(none.err, HasSubstr("has a point")) << more;
     }
     EXPECT_FALSE(std::filesystem::exists(folder / "g.csv"));
+}
+
+/// Escape sequences and line ends of a foreign file do not reach the terminal; JSON has the names as they are.
+TEST_F(Damage, NamesOfForeignFilesAreShownPlain) {
+    const std::string header = R"({"__metadata__":{"a\u001bb":"\u001b[2J\n"},)"
+                               R"("evil\u001b]0;title\u0007":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                               R"("empty":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
+                               R"("nan":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})";
+    const uint64_t length = header.size();
+    std::string bytes(sizeof length, '\0');
+    std::memcpy(bytes.data(), &length, sizeof length);
+    const float values[] = {2, NAN};
+    writeAll(folder / "x.safetensors",
+             bytes + header + std::string(reinterpret_cast<const char*>(values), sizeof values));
+    for (const char* command :
+         {"$M inspect x.safetensors", "$M inspect x.safetensors \"$(printf 'evil\\033]0;title\\007')\"",
+          "cp x.safetensors \"$(printf 'b\\nc')\"; $M inspect \"$(printf 'b\\nc')\""}) {
+        const Result result = shell(command);
+        EXPECT_EQ(result.code, 0) << result.err;
+        EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
+        EXPECT_THAT(result.out, Not(HasSubstr("\x07")));
+        EXPECT_THAT(result.out, HasSubstr("evil?]0;title?"));
+    }
+    EXPECT_THAT(shell("$M inspect \"$(printf 'b\\nc')\"").out, HasSubstr("b?c, "));
+    EXPECT_EQ(shell("$M inspect x.safetensors --json").json()["tensors"].size(), 3u);
+    EXPECT_THAT(shell("$M inspect x.safetensors --json").out, HasSubstr("evil\\u001b]0;title\\u0007"));
+    const std::string scalar = shell("$M inspect x.safetensors \"$(printf 'evil\\033]0;title\\007')\"").out;
+    EXPECT_THAT(scalar, HasSubstr("exact")) << "2 is a number of every format";
+    EXPECT_THAT(scalar, Not(HasSubstr("Infinity")));
+    EXPECT_THAT(shell("$M inspect x.safetensors empty").out, Not(HasSubstr("NaN … NaN")));
+    EXPECT_THAT(shell("$M inspect x.safetensors nan").out, HasSubstr("no finite value"));
+    EXPECT_THAT(shell("$M tensor --values 1 --format e4m3 --recipe fixed").out, HasSubstr("exact"));
 }
 
 }  // namespace
