@@ -8,7 +8,7 @@ class EngineStepper final : public Stepper {
   public:
     EngineStepper(const RunSpec& spec, const engine::DeviceChoice& device,
                   std::shared_ptr<const engine::TokenSource> data)
-        : data_(std::move(data)), trainer_(spec.trainer, device, data_) {}
+        : data_(std::move(data)), corpus_(data_->identity()), trainer_(spec.trainer, device, data_) {}
 
     engine::StepMetrics step() override { return trainer_.step(); }
     /// Only a device with a queue works on the next step meanwhile. A CPU has done it when the call returns: every
@@ -47,12 +47,13 @@ class EngineStepper final : public Stepper {
         facts.flopsPerToken = engine::Trainer::flopsPerToken(trainer_.config().model);
         facts.entropyFloor = data_->entropyRate();
         facts.replacedCharacters = data_->replacedCharacters();
-        facts.corpus = data_->identity();
+        facts.corpus = corpus_;
         return facts;
     }
 
   private:
     std::shared_ptr<const engine::TokenSource> data_;
+    std::optional<engine::CorpusIdentity> corpus_;  ///< read once: facts() is asked again at changes while running
     engine::Trainer trainer_;
 };
 
