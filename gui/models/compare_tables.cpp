@@ -70,18 +70,19 @@ QVariant FinalNumbersModel::headerData(int section, Qt::Orientation orientation,
         return int((section <= State ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
     }
     if (role == Qt::ToolTipRole) {
-        const char* const tips[kColumns] = {"Run or group of seeds",
-                                            "State",
-                                            "Last validation loss, nats/token; mean over seeds",
-                                            "Sample standard deviation over seeds",
-                                            "Mean over seeds of (run − baseline, same seed)",
-                                            "Two-sided p of the paired t test, and the number of pairs",
-                                            "Tokens per second, median",
-                                            "Throughput divided by the baseline's",
-                                            "Step time, median, ms",
-                                            "Largest memory in use; on a CPU what the whole program grew by during "
-                                            "the run, in a window with its pages",
-                                            "Alerts of the run"};
+        const char* const tips[kColumns] = {
+            "Run or group of seeds",
+            "State",
+            "Validation loss at the last point that all runs have, nats/token; mean over seeds",
+            "Sample standard deviation over seeds",
+            "Mean over seeds of (run − baseline, same seed)",
+            "Two-sided p of the paired t test, and the number of pairs",
+            "Tokens per second, median",
+            "Throughput divided by the baseline's",
+            "Step time, median, ms",
+            "Largest memory in use; on a CPU what the whole program grew by during "
+            "the run, in a window with its pages",
+            "Alerts of the run"};
         return QString::fromUtf8(tips[section]);
     }
     const char* const heads[kColumns] = {"Run",      "State",      "Val loss", "± sd", "Δ baseline", "Paired test",

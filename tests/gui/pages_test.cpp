@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "gui/controller/run_controller.h"
+#include "gui/format/numbers.h"
 #include "gui/models/tensor_report.h"
 #include "gui/pages/compare_page.h"
 #include "gui/pages/live_health.h"
@@ -264,7 +265,8 @@ TEST_F(Pages, ARunThatCastsNothingLeavesNoCurvesOfTheRunBefore) {
     ASSERT_TRUE(waitFor([&] { return !empty(page.amaxView()->content()) && !empty(page.countersView()->content()); }));
     const auto texts = [&] {
         QStringList result;
-        for (const QLabel* label : page.findChildren<QLabel*>()) result << label->text();
+        for (const QLabel* label : page.findChildren<QLabel*>())
+            if (label->isVisible()) result << label->text();
         return result.join(QLatin1Char('|'));
     };
     ASSERT_TRUE(texts().contains(QStringLiteral(", log₂")));
@@ -364,6 +366,44 @@ TEST_F(Pages, CompareDrawsAllRunsAndTheTable) {
     ASSERT_TRUE(waitFor([&] { return page.curvesView()->content().curves.size() == 3; }));
     ASSERT_TRUE(waitFor([&] { return page.finalNumbers()->rowCount() == 3; }));
     shoot(page, QStringLiteral("compare"));
+}
+
+TEST_F(Pages, TileTableAndChartOfCompareAreOfTheSameStep) {
+    SyntheticRun run;
+    run.name = "long";
+    const std::string path = folder_->filePath(QStringLiteral("lengths.mantissa")).toStdString();
+    const QString longer = QString::fromStdString(addSyntheticRun(path, run));
+    run.name = "short";
+    run.steps = run.done = 160;
+    const QString shorter = QString::fromStdString(addSyntheticRun(path, run));
+    RunController controller;
+    controller.openStore(QString::fromStdString(path));
+    ASSERT_TRUE(waitFor([&] { return controller.runs().size() == 2; }));
+    ComparePage page(controller);
+    page.resize(1136, 817);
+    page.setVisibleRuns({shorter, longer});
+    page.setBaseline(longer);
+    page.setRun(shorter);
+    page.show();
+    const PlotView* gap = nullptr;
+    for (const auto* view : page.findChildren<PlotView*>())
+        if (view->options().title == QStringLiteral("Difference")) gap = view;
+    ASSERT_NE(gap, nullptr);
+    const FiguresCard* tiles = page.findChild<FiguresCard*>();
+    ASSERT_TRUE(waitFor([&] {
+        return gap->content().curves.size() == 1 && tiles->figures().size() == 2 &&
+               tiles->figures()[1].value != notMeasured();
+    }));
+    const SeriesPyramid& curve = *gap->content().curves[0].data;
+    ASSERT_FALSE(curve.empty());
+    // Both were evaluated at 150; at 160, where the shorter ends, the longer was not.
+    ASSERT_EQ(curve.lastX(), 160);
+    EXPECT_EQ(tiles->figures()[1].value, formatLossDifference(double(curve.y(curve.lowerBound(150)))));
+    QStringList texts;
+    for (const QLabel* label : page.findChildren<QLabel*>()) texts << label->text();
+    EXPECT_TRUE(texts.join(QLatin1Char('|')).contains(QStringLiteral("at step 150")))
+        << texts.join(QLatin1Char('|')).toStdString();
+    shoot(page, QStringLiteral("compare-lengths"));
 }
 
 TEST_F(Pages, AnAnswerForTheLastRunIsDropped) {
