@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs with apt what is missing to build Mantissa; says nothing when nothing is. Debian 12, Ubuntu 24.04 and newer.
+# Installs with apt what is missing to build Mantissa, and fetches headers of cudnn-frontend where there is CUDA; says nothing when
+# nothing is missing. Debian 12, Ubuntu 24.04 and newer.
 # usage: install-dependencies.sh [--tests]
 set -euo pipefail
 
@@ -20,40 +21,48 @@ wanted=("${build_packages[@]}")
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-missing_groups=()
-for group in "${wanted[@]}"; do
-  found=
-  IFS='|' read -ra names <<<"$group"
-  for name in "${names[@]}"; do installed "$name" && found=1 && break; done
-  [ -n "$found" ] || missing_groups+=("$group")
-done
-[ ${#missing_groups[@]} -eq 0 ] && exit 0
-
-root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || fail "packages are missing (${missing_groups[*]}) and neither root nor sudo is at hand."
-  root=(sudo)
-  echo "Installing packages needs administrator rights; sudo may ask for your password."
-fi
-
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-echo "Updating the package lists ..."
-"${root[@]}" apt-get update >"$log" 2>&1 || { tail -n 3 "$log" >&2; fail "apt-get update failed; the lines above are its own words."; }
-
-packages=()
-for group in "${missing_groups[@]}"; do
-  IFS='|' read -ra names <<<"$group"
-  chosen=
-  for name in "${names[@]}"; do
-    # Not a pipe into grep -q: with pipefail apt-cache would die of the closed pipe and the package count as unknown.
-    policy=$(apt-cache policy "$name" 2>/dev/null)
-    if grep -q 'Candidate: [^(]' <<<"$policy"; then chosen=$name; break; fi
+install_packages() {
+  missing_groups=()
+  for group in "${wanted[@]}"; do
+    found=
+    IFS='|' read -ra names <<<"$group"
+    for name in "${names[@]}"; do installed "$name" && found=1 && break; done
+    [ -n "$found" ] || missing_groups+=("$group")
   done
-  [ -n "$chosen" ] || fail "this release has no package ${group//|/ or } (on Ubuntu the 'universe' component must be enabled)."
-  packages+=("$chosen")
-done
+  [ ${#missing_groups[@]} -eq 0 ] && return 0
 
-echo "Installing ${#packages[@]} packages: ${packages[*]}"
-"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}" >"$log" 2>&1 \
-  || { tail -n 5 "$log" >&2; fail "apt-get install failed; the lines above are its own words."; }
+  root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "packages are missing (${missing_groups[*]}) and neither root nor sudo is at hand."
+    root=(sudo)
+    echo "Installing packages needs administrator rights; sudo may ask for your password."
+  fi
+
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  echo "Updating the package lists ..."
+  "${root[@]}" apt-get update >"$log" 2>&1 || { tail -n 3 "$log" >&2; fail "apt-get update failed; the lines above are its own words."; }
+
+  packages=()
+  for group in "${missing_groups[@]}"; do
+    IFS='|' read -ra names <<<"$group"
+    chosen=
+    for name in "${names[@]}"; do
+      # Not a pipe into grep -q: with pipefail apt-cache would die of the closed pipe and the package count as unknown.
+      policy=$(apt-cache policy "$name" 2>/dev/null)
+      if grep -q 'Candidate: [^(]' <<<"$policy"; then chosen=$name; break; fi
+    done
+    [ -n "$chosen" ] || fail "this release has no package ${group//|/ or } (on Ubuntu the 'universe' component must be enabled)."
+    packages+=("$chosen")
+  done
+
+  echo "Installing ${#packages[@]} packages: ${packages[*]}"
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}" >"$log" 2>&1 \
+    || { tail -n 5 "$log" >&2; fail "apt-get install failed; the lines above are its own words."; }
+}
+
+install_packages
+# Headers alone, and only where a CUDA backend can be built: cuDNN's attention is compiled against them.
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  cmake -P "$(dirname "$(readlink -f "$0")")/../cmake/FetchCudnnFrontend.cmake"
+fi

@@ -205,28 +205,34 @@ class Cudnn final : public CudnnAttention {
     std::map<decltype(Shape{}.key()), Plan> plans_;
 };
 
-/// Opens the library and makes a handle for the current device; nullptr when either fails.
-CudnnAttention* open() {
+struct Opened {
+    CudnnAttention* attention = nullptr;
+    std::string why;  ///< when it is nullptr
+};
+
+/// Opens the library and makes a handle for the current device.
+Opened open() {
     const char* choice = std::getenv("MANTISSA_ATTENTION");
-    if (choice && std::string(choice) == "own") return nullptr;
+    if (choice && std::string(choice) == "own") return {nullptr, "MANTISSA_ATTENTION is own"};
     try {
         if (!fe::cudnn_dlhandle) {
             std::string error;
             static const Library library = Library::open(cudaLibraryCandidates({"libcudnn.so.9"}), error);
             fe::cudnn_dlhandle = library.handle();
+            if (!fe::cudnn_dlhandle) return {nullptr, "libcudnn.so.9 was not found (" + error + ")"};
         }
         cudnnHandle_t handle = nullptr;
-        if (!fe::cudnn_dlhandle || fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS) return nullptr;
-        return new Cudnn(handle);
-    } catch (const std::exception&) {
-        return nullptr;
+        const cudnnStatus_t status = fe::detail::create_handle(&handle);
+        if (status != CUDNN_STATUS_SUCCESS)
+            return {nullptr, std::string("cudnnCreate: ") + fe::detail::get_error_string(status)};
+        return {new Cudnn(handle), ""};
+    } catch (const std::exception& error) {
+        return {nullptr, std::string("cuDNN: ") + error.what()};
     }
 }
 
-}  // namespace
-
-CudnnAttention* cudnnAttention() {
-    static std::map<int, CudnnAttention*> byDevice;
+const Opened& opened() {
+    static std::map<int, Opened> byDevice;
     static std::mutex mutex;
     int device = 0;
     cudaGetDevice(&device);
@@ -236,6 +242,16 @@ CudnnAttention* cudnnAttention() {
     return byDevice[device] = open();
 }
 
+}  // namespace
+
+CudnnAttention* cudnnAttention() {
+    return opened().attention;
+}
+
+std::string whyNoCudnnAttention() {
+    return opened().why;
+}
+
 }  // namespace mantissa::kernels::cuda
 
 #else
@@ -243,6 +259,10 @@ CudnnAttention* cudnnAttention() {
 namespace mantissa::kernels::cuda {
 CudnnAttention* cudnnAttention() {
     return nullptr;
+}
+
+std::string whyNoCudnnAttention() {
+    return "this build has none, for " MANTISSA_CUDNN_LACKING;
 }
 }  // namespace mantissa::kernels::cuda
 

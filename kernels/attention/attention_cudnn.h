@@ -28,6 +28,9 @@ class CudnnAttention {
     virtual void run(const LaunchContext& context, const AttentionBackward& op, void* workspace) = 0;
 };
 
+/// Why cudnnAttention() is nullptr; "" when it is not.
+std::string whyNoCudnnAttention();
+
 /// Of the current device; nullptr when cuDNN is missing, was not built in, or MANTISSA_ATTENTION=own asks for the own
 /// kernels.
 CudnnAttention* cudnnAttention();

@@ -44,7 +44,8 @@ void listCapabilities(const cudaDeviceProp& properties, DeviceInfo& info) {
         info.native.push_back({"Fused attention", "cuDNN " + cudnn->version() + ", deterministic backward"});
         info.determinismClass += "+cudnn";
     } else {
-        info.native.push_back({"Fused attention", "own kernels, deterministic backward"});
+        info.native.push_back({"Fused attention", "own kernels, deterministic backward; cuDNN's, which are faster, are not used: " +
+                                   whyNoCudnnAttention()});
     }
     info.native.push_back({"BF16 and FP16 products", "tensor cores with FP32 sums"});
     info.native.push_back({"TF32 products", "inputs cut to 10 bits by the tensor cores"});

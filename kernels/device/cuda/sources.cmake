@@ -32,9 +32,14 @@ if(MANTISSA_HAVE_CUDA)
     optimizer/adamw_passes.cu
     optimizer/step_control.cu
   )
-  # cuDNN's attention is built in where cudnn-frontend's headers and cudnn.h are found; libcudnn is opened at run time.
-  find_path(MANTISSA_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h DOC "Folder of cudnn-frontend's headers, for cuDNN's attention")
-  find_path(MANTISSA_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "Folder of cudnn.h")
+  # cuDNN's attention is built in where cudnn-frontend's headers (scripts/install-dependencies.sh fetches them) and cudnn.h
+  # are found; libcudnn is opened at run time.
+  include(CudnnFrontend)
+  find_path(MANTISSA_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS "${MANTISSA_CUDNN_FRONTEND_FOLDER}/include"
+    DOC "Folder of cudnn-frontend's headers, for cuDNN's attention")
+  file(GLOB wheels "$ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cudnn/include"
+    "$ENV{CONDA_PREFIX}/lib/python3*/site-packages/nvidia/cudnn/include")
+  find_path(MANTISSA_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${wheels} DOC "Folder of cudnn.h")
   if(MANTISSA_CUDNN_FRONTEND_INCLUDE AND MANTISSA_CUDNN_INCLUDE)
     set_source_files_properties(attention/attention_cudnn.cpp PROPERTIES
       COMPILE_OPTIONS -O1  # host code of the frontend alone: a minute less to compile
@@ -42,7 +47,12 @@ if(MANTISSA_HAVE_CUDA)
       INCLUDE_DIRECTORIES "${MANTISSA_CUDNN_FRONTEND_INCLUDE};${MANTISSA_CUDNN_INCLUDE}")
     message(STATUS "Attention: own kernels, and cuDNN's through ${MANTISSA_CUDNN_FRONTEND_INCLUDE}")
   else()
-    message(STATUS "Attention: own kernels (cudnn-frontend's headers were not found; MANTISSA_CUDNN_FRONTEND_INCLUDE names their folder)")
+    set(lacking "cudnn.h of cuDNN 9 was not found (MANTISSA_CUDNN_INCLUDE names its folder)")
+    if(NOT MANTISSA_CUDNN_FRONTEND_INCLUDE)
+      set(lacking "cudnn-frontend's headers were not found (cmake -P cmake/FetchCudnnFrontend.cmake fetches them)")
+    endif()
+    set_source_files_properties(attention/attention_cudnn.cpp PROPERTIES COMPILE_DEFINITIONS "MANTISSA_CUDNN_LACKING=\"${lacking}\"")
+    message(STATUS "Attention: own kernels (${lacking})")
   endif()
   # Linked statically; libcuda, cuBLASLt and NVML are opened at run time, so the programs need none of them to start.
   target_link_libraries(mantissa_kernels PRIVATE CUDA::cudart_static)
