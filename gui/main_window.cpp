@@ -222,6 +222,9 @@ void MainWindow::makePages() {
         runList_->select(id);
         openPage(QStringLiteral("live"));
     });
+    connect(ladder, &LadderPage::ended, this, [this] {
+        if (closing_ && !quitting_) close();
+    });
     addPage(QStringLiteral("ladder"), tr("Ladder"), Glyph::Bars, ladder);
     addPage(QStringLiteral("formats"), tr("Formats"), Glyph::Numbers, new FormatsPage(controller_, stack_));
     auto* device = new DevicePage(controller_, stack_);

@@ -56,6 +56,7 @@ class MainWindow : public QMainWindow {
     void dropEvent(QDropEvent* event) override;
 
   private:
+    bool mayStop(bool runs, bool ladder);  ///< asks whether what goes may stop, so that the window can close
     QWidget* makeTopBar();
     void makeActions();
     void makeMenus(QMenuBar& bar);

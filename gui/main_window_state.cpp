@@ -171,27 +171,42 @@ void MainWindow::quit(int times) {
     if (stops) toasts_->show(tr("Asked to quit: stopping first, with a checkpoint."));
 }
 
+bool MainWindow::mayStop(bool runs, bool ladder) {
+    QString text =
+        runs ? tr("A run of this program is going. It can stop with a checkpoint and go on later from there.")
+             : tr("A ladder is being measured. The rungs that are measured stay; the others can be run later.");
+    const int waiting = controller_.ownWaitingCount();
+    if (waiting > 0)
+        text +=
+            waiting == 1
+                ? tr(" The run that waits behind it will not start; it stays in the list as stopped.")
+                : tr(" The %1 runs that wait behind it will not start; they stay in the list as stopped.").arg(waiting);
+    if (runs && ladder) text += tr(" The ladder that is being measured stops too.");
+    QMessageBox ask(QMessageBox::NoIcon, runs ? tr("A run is going") : tr("A ladder is going"), text,
+                    QMessageBox::NoButton, this);
+    QPushButton* stop = ask.addButton(runs ? tr("Stop with a checkpoint and quit") : tr("Stop the ladder and quit"),
+                                      QMessageBox::AcceptRole);
+    ask.addButton(tr("Stay"), QMessageBox::RejectRole);
+    ask.exec();
+    return ask.clickedButton() == static_cast<QAbstractButton*>(stop);
+}
+
 void MainWindow::closeEvent(QCloseEvent* event) {
-    if (controller_.ownsGoingRuns() && !closing_) {
-        const int waiting = controller_.ownWaitingCount();
-        QString text = tr("A run of this program is going. It can stop with a checkpoint and go on later from there.");
-        if (waiting > 0)
-            text += waiting == 1
-                        ? tr(" The run that waits behind it will not start; it stays in the list as stopped.")
-                        : tr(" The %1 runs that wait behind it will not start; they stay in the list as stopped.")
-                              .arg(waiting);
-        QMessageBox ask(QMessageBox::NoIcon, tr("A run is going"), text, QMessageBox::NoButton, this);
-        QPushButton* stop = ask.addButton(tr("Stop with a checkpoint and quit"), QMessageBox::AcceptRole);
-        ask.addButton(tr("Stay"), QMessageBox::RejectRole);
-        ask.exec();
+    auto* ladder = static_cast<LadderPage*>(page(QStringLiteral("ladder")));
+    const bool runs = controller_.ownsGoingRuns();
+    if ((runs || ladder->busy()) && !closing_) {
         event->ignore();
-        if (ask.clickedButton() != static_cast<QAbstractButton*>(stop)) return;
+        if (!mayStop(runs, ladder->busy())) return;
         closing_ = true;
-        toasts_->show(tr("Writing the checkpoint, then the window closes."));
+        ladder->stop();
         controller_.stopAll();
+        if (!controller_.ownsGoingRuns() && !ladder->busy())  // all ended while the question stood
+            QTimer::singleShot(0, this, &QWidget::close);
+        else if (runs)
+            toasts_->show(tr("Writing the checkpoint, then the window closes."));
         return;
     }
-    if (controller_.ownsGoingRuns()) return event->ignore();
+    if (runs || ladder->busy()) return event->ignore();
     saveLayout();
     QMainWindow::closeEvent(event);
 }

@@ -10,9 +10,10 @@
 #include <QSaveFile>
 #include <QScrollArea>
 #include <QSpinBox>
-#include <QThreadPool>
+#include <QStyle>
 #include <QToolButton>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "experiments/ladder/ladder_picture.h"
 #include "experiments/report/forecast.h"
@@ -32,7 +33,13 @@ using experiments::LadderResult;
 
 namespace {
 
-constexpr int kLoadTopic = 1, kStartTopic = 2;
+constexpr int kLoadTopic = 1, kStartTopic = 2, kExportTopic = 3;
+
+void markWrong(QLineEdit* field, bool wrong) {
+    field->setProperty("wrong", wrong);
+    field->style()->unpolish(field);
+    field->style()->polish(field);
+}
 
 LadderRequest requestOf(const std::string& preset, LadderMode mode, std::vector<int> widths, int warmup, int steps) {
     LadderRequest request;
@@ -53,16 +60,44 @@ std::string newestPreset(experiments::RunStore& store, const QStringList& preset
     return newest.toStdString();
 }
 
-/// On the reading thread.
-LadderView readView(experiments::RunStore& store, const std::string& preset, int warmup, int steps) {
+/// Whether there is something to see in it: a measurement, or why there is none.
+bool tells(const LadderResult& ladder) {
+    return std::any_of(ladder.rungs.begin(), ladder.rungs.end(), [](const experiments::RungResult& rung) {
+        return rung.state == experiments::RungState::Measured || rung.state == experiments::RungState::Failed;
+    });
+}
+
+/// `going` where it is given; else the newest ladder of rungs that tells something, else the newest.
+void readRungs(experiments::RunStore& store, LadderView& view, const LadderRequest& request, const std::string& going) {
+    std::vector<std::string> ids;
+    for (const experiments::LadderEntry& entry : experiments::ladders(store))
+        if (entry.preset == request.base.preset && entry.mode == LadderMode::Rungs) ids.push_back(entry.id);
+    const auto read = [&store](const std::string& id) {
+        return std::make_shared<LadderResult>(experiments::readLadder(store, id));
+    };
+    if (!going.empty()) {
+        view.rungs = read(going);
+        return;
+    }
+    for (size_t i = ids.size(); i-- > 0;) {
+        const auto ladder = read(ids[i]);
+        if (!tells(*ladder)) continue;
+        view.rungs = ladder;
+        view.newerStopped = i + 1 < ids.size();
+        return;
+    }
+    view.rungs = ids.empty() ? std::make_shared<LadderResult>(experiments::plannedLadder(request)) : read(ids.back());
+}
+
+/// On the reading thread. going: id of the ladder of rungs that is being measured, "" when none is.
+LadderView readView(experiments::RunStore& store, const std::string& preset, int warmup, int steps,
+                    const std::string& going) {
     LadderView view;
     view.preset = QString::fromStdString(preset);
     const LadderRequest request = requestOf(preset, LadderMode::Rungs, {}, warmup, steps);
     view.defaultWidths = experiments::defaultWidths(request.base);
-    const std::string rungs = experiments::newestLadder(store, preset, LadderMode::Rungs);
     const std::string widths = experiments::newestLadder(store, preset, LadderMode::Widths);
-    view.rungs = std::make_shared<LadderResult>(rungs.empty() ? experiments::plannedLadder(request)
-                                                              : experiments::readLadder(store, rungs));
+    readRungs(store, view, request, going);
     if (!widths.empty()) view.widths = std::make_shared<LadderResult>(experiments::readLadder(store, widths));
     const auto plans = experiments::ladderRungs(request);
     for (size_t i = 0; i < view.rungs->rungs.size(); ++i) {
@@ -216,12 +251,31 @@ QString LadderPage::preset() const {
     return presets_->currentText();
 }
 
-LadderRequest LadderPage::request(LadderMode mode) const {
-    std::vector<int> widths;
-    static const QRegularExpression separators(QStringLiteral("[,;\\s]+"));
-    for (const QString& word : widths_->text().split(separators, Qt::SkipEmptyParts)) widths.push_back(word.toInt());
-    if (widths.empty()) widths = view_.defaultWidths;
+LadderRequest LadderPage::request(LadderMode mode, std::vector<int> widths) const {
     return requestOf(preset().toStdString(), mode, std::move(widths), warmup_->value(), steps_->value());
+}
+
+/// Nothing when a word of the field is no width; then the page says so and the field is marked.
+std::optional<std::vector<int>> LadderPage::wantedWidths() {
+    std::vector<int> widths;
+    problem_.clear();
+    static const QRegularExpression separators(QStringLiteral("[,;\\s]+"));
+    for (const QString& word : widths_->text().split(separators, Qt::SkipEmptyParts)) {
+        widths.push_back(word.toInt());
+        if (widths.back() <= 0 && problem_.isEmpty())
+            problem_ =
+                tr("Widths: \"%1\" is no width; each is a whole number, a multiple of the model's head width, for "
+                   "example %2.")
+                    .arg(word, widths_->placeholderText());
+    }
+    try {
+        if (problem_.isEmpty() && !widths.empty()) experiments::ladderRungs(request(LadderMode::Widths, widths));
+    } catch (const std::exception& error) {
+        problem_ = QString::fromUtf8(error.what());
+    }
+    markWrong(widths_, !problem_.isEmpty());
+    if (!problem_.isEmpty()) return std::nullopt;
+    return widths.empty() ? view_.defaultWidths : widths;
 }
 
 void LadderPage::runRungs(const std::vector<std::string>& only) {
@@ -233,8 +287,10 @@ void LadderPage::runRungs(const std::vector<std::string>& only) {
 }
 
 void LadderPage::runWidths() {
+    const std::optional<std::vector<int>> widths = wantedWidths();
+    if (!widths) return showBusy();
     LadderOptions options;
-    options.request = request(LadderMode::Widths);
+    options.request = request(LadderMode::Widths, *widths);
     start(std::move(options));
 }
 
@@ -242,6 +298,7 @@ void LadderPage::runWidths() {
 void LadderPage::start(LadderOptions options) {
     if (busy()) return;
     starting_ = chosen_ = true;
+    stopWanted_ = false;
     problem_.clear();
     jobMode_ = options.request.mode;
     options.store = controller().store().path.toStdString();
@@ -250,6 +307,7 @@ void LadderPage::start(LadderOptions options) {
         [this](std::shared_ptr<experiments::LadderJob> job) {
             starting_ = false;
             job_ = std::move(job);
+            if (stopWanted_) job_->stop();
             doneSeen_ = -1;
             timer_.start();
             tick();
@@ -259,11 +317,13 @@ void LadderPage::start(LadderOptions options) {
             problem_ = error;
             changed();
             showBusy();
+            Q_EMIT ended();
         });
     showAll();
 }
 
 void LadderPage::stop() {
+    stopWanted_ = true;
     if (job_) job_->stop();
 }
 
@@ -290,6 +350,7 @@ void LadderPage::tick() {
         showAll();
     }
     Q_EMIT statusTextChanged();
+    if (now.ended) Q_EMIT ended();
 }
 
 void LadderPage::refresh() {
@@ -297,10 +358,11 @@ void LadderPage::refresh() {
     QStringList among;  // empty: the model was picked
     for (int i = 0; i < presets_->count() && !chosen_ && !busy(); ++i) among << presets_->itemText(i);
     const int warmup = warmup_->value(), steps = steps_->value();
+    const std::string going = job_ && jobMode_ == LadderMode::Rungs ? job_->id() : std::string();
     controller().load(
         this, kLoadTopic,
-        [name, among, warmup, steps](experiments::RunStore& store) {
-            return readView(store, newestPreset(store, among, name), warmup, steps);
+        [name, among, warmup, steps, going](experiments::RunStore& store) {
+            return readView(store, newestPreset(store, among, name), warmup, steps, going);
         },
         [this](LadderView view) {
             if (!chosen_) {
@@ -334,13 +396,26 @@ bool LadderPage::exportTo(const QString& path, const LadderResult& ladder) {
         showBusy();
         return false;
     }
-    QThreadPool::globalInstance()->start([path, csv, svg, ladder] {
-        const std::string body = csv   ? experiments::ladderCsv(ladder)
-                                 : svg ? experiments::ladderSvg(ladder)
-                                       : experiments::ladderPng(ladder);
-        QSaveFile file(path);
-        if (file.open(QIODevice::WriteOnly) && file.write(body.data(), qint64(body.size())) >= 0) file.commit();
-    });
+    controller().compute(
+        this, kExportTopic,
+        [path, csv, svg, ladder] {
+            const std::string body = csv   ? experiments::ladderCsv(ladder)
+                                     : svg ? experiments::ladderSvg(ladder)
+                                           : experiments::ladderPng(ladder);
+            QSaveFile file(path);
+            const bool written =
+                file.open(QIODevice::WriteOnly) && file.write(body.data(), qint64(body.size())) >= 0 && file.commit();
+            return written ? QString() : tr("Not written: %1: %2.").arg(path, file.errorString());
+        },
+        [this, path](const QString& trouble) {
+            problem_ = trouble;
+            if (trouble.isEmpty()) Q_EMIT controller().done(tr("Written: %1").arg(path));
+            showBusy();
+        },
+        [this](const QString& error) {
+            problem_ = error;
+            showBusy();
+        });
     return true;
 }
 

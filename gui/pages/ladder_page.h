@@ -3,6 +3,7 @@
 
 #include <QTimer>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "experiments/ladder/ladder_job.h"
@@ -30,6 +31,7 @@ struct LadderView {
     std::shared_ptr<const experiments::LadderResult> widths;  ///< null: no sweep yet
     std::vector<double> forecastSeconds;                      ///< by rung that was not run; 0: not known
     std::vector<int> defaultWidths;
+    bool newerStopped = false;  ///< a newer ladder than `rungs` was stopped before a rung of it was measured
 };
 
 /// A ladder is run by experiments::LadderJob on threads of its own; here is a timer that asks how far it is.
@@ -58,6 +60,7 @@ class LadderPage : public Page {
 
   Q_SIGNALS:
     void runRequested(const QString& run);  ///< show this run on Live
+    void ended();                           ///< what was run, or could not be started; busy() is false
 
   protected:
     void refresh() override;
@@ -74,12 +77,13 @@ class LadderPage : public Page {
     void showWidths();
     void showBusy();
     void chooseFile(const experiments::LadderResult* ladder);
-    experiments::LadderRequest request(experiments::LadderMode mode) const;
+    std::optional<std::vector<int>> wantedWidths();
+    experiments::LadderRequest request(experiments::LadderMode mode, std::vector<int> widths = {}) const;
 
     LadderView view_;
     std::shared_ptr<experiments::LadderJob> job_;
     experiments::LadderMode jobMode_ = experiments::LadderMode::Rungs;
-    bool starting_ = false;
+    bool starting_ = false, stopWanted_ = false;
     bool chosen_ = false;  ///< the model was picked; until then the newest ladder of the store is shown
     int doneSeen_ = -1;
     QString status_, problem_;

@@ -114,8 +114,9 @@ void LadderPage::showAll() {
     rows_->setLadder(view_.rungs, std::move(extras));
     last_->setLadder(view_.rungs);
     rungsCard_->setHint(
-        QStringLiteral("%1, %2 \u00d7 %3 tokens%4")
-            .arg(preset(), formatCount(view_.rungs->batch), formatCount(view_.rungs->context), deviceOf(*view_.rungs)));
+        QStringLiteral("%1, %2 \u00d7 %3 tokens%4%5")
+            .arg(preset(), formatCount(view_.rungs->batch), formatCount(view_.rungs->context), deviceOf(*view_.rungs),
+                 view_.newerStopped ? tr("; a newer one was stopped before its first rung was measured") : QString()));
     showWidths();
     showBusy();
 }

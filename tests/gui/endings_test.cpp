@@ -6,6 +6,7 @@
 #include <QApplication>
 #include <QDir>
 #include <QFile>
+#include <QMessageBox>
 #include <QProcess>
 #include <QSignalSpy>
 #include <QTemporaryDir>
@@ -144,6 +145,35 @@ TEST(Endings, QuitStopsRunsAndALadderWithoutBlockingTheWindow) {
     experiments::RunStore store(folder.filePath(QStringLiteral("runs.mantissa")).toStdString(),
                                 experiments::RunStore::Mode::ReadOnly);
     for (const auto& run : store.runs()) EXPECT_EQ(run.status, experiments::RunStatus::Stopped) << run.name;
+}
+
+/// Closing the window asks about a ladder too: "Stay" leaves it alone, the other button stops it and then closes.
+TEST(Endings, ClosingAsksBeforeALadderIsStopped) {
+    writeText();
+    QTemporaryDir folder;
+    Program program(folder);
+    auto* ladder = static_cast<LadderPage*>(program.window.page(QStringLiteral("ladder")));
+    ladder->choosePreset(QStringLiteral("tiny"));
+    QString asked;
+    const auto answer = [&](const QString& button) {
+        QTimer::singleShot(200, &program.window, [&asked, button] {
+            auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+            if (!box) return;
+            asked = box->text();
+            for (auto* one : box->buttons())
+                if (one->text().remove(QLatin1Char('&')) == button) one->click();
+        });
+    };
+    ladder->runRungs();
+    answer(QStringLiteral("Stay"));
+    program.window.close();
+    EXPECT_TRUE(asked.contains(QStringLiteral("A ladder is being measured"))) << asked.toStdString();
+    EXPECT_TRUE(program.window.isVisible());
+    EXPECT_TRUE(ladder->busy());
+    answer(QStringLiteral("Stop the ladder and quit"));
+    program.window.close();
+    EXPECT_TRUE(QTest::qWaitFor([&] { return !program.window.isVisible(); }, 60000));
+    EXPECT_FALSE(ladder->busy());
 }
 
 /// What a run of this window wrote last (its last evaluation, checkpoint and end) is shown without a click.

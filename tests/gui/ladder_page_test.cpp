@@ -62,6 +62,11 @@ class LadderPageTest : public testing::Test {
             if (found->accessibleName() == QLatin1String(name)) return found;
         return nullptr;
     }
+    bool shows(const QString& words) {
+        for (auto* label : page_->findChildren<QLabel*>())
+            if (label->isVisible() && label->text().contains(words)) return true;
+        return false;
+    }
     bool waitForEnd() {
         return QTest::qWaitFor([&] { return !page_->busy(); }, 120000);
     }
@@ -191,6 +196,35 @@ TEST_F(LadderPageTest, StopsAndSaysSo) {
     shoot(QStringLiteral("ladder-stopped"));
 }
 
+/// A ladder that was stopped at once does not hide the measured one before it; while it goes it is the one shown.
+TEST_F(LadderPageTest, AStoppedLadderHidesNoMeasuredOne) {
+    page_->runRungs({"bf16"});
+    ASSERT_TRUE(waitForEnd());
+    std::vector<RungState> measured = kNone;
+    measured[3] = RungState::Measured;
+    ASSERT_TRUE(waitForStates(measured));
+    const std::string id = page_->view().rungs->id;
+    box("Timed")->setValue(100000);
+    QTest::mouseClick(tool("Run ladder"), Qt::LeftButton);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return page_->view().rungs->id != id; }, 60000));
+    page_->stop();
+    ASSERT_TRUE(waitForEnd());
+    ASSERT_TRUE(waitForStates(measured));
+    EXPECT_EQ(page_->view().rungs->id, id);
+    EXPECT_TRUE(page_->view().newerStopped);
+    EXPECT_TRUE(shows(QStringLiteral("a newer one was stopped")));
+}
+
+TEST_F(LadderPageTest, AnExportThatCannotBeWrittenIsSaid) {
+    QSignalSpy done(&controller_, &RunController::done);
+    const QString good = folder_.filePath(QStringLiteral("ladder.csv"));
+    EXPECT_TRUE(page_->exportTo(good, *page_->view().rungs));
+    ASSERT_TRUE(done.count() > 0 || done.wait(20000));
+    EXPECT_TRUE(QFile::exists(good));
+    page_->exportTo(folder_.filePath(QStringLiteral("absent/ladder.png")), *page_->view().rungs);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return shows(QStringLiteral("absent/ladder.png: ")); }, 20000));
+}
+
 TEST_F(LadderPageTest, SweepsWidthsAndRefusesWrongOnes) {
     QLineEdit* widths = nullptr;
     for (auto* found : page_->findChildren<QLineEdit*>())
@@ -200,10 +234,12 @@ TEST_F(LadderPageTest, SweepsWidthsAndRefusesWrongOnes) {
     widths->setText(QStringLiteral("32, 50"));
     QTest::mouseClick(tool("Run the sweep over widths"), Qt::LeftButton);
     ASSERT_TRUE(QTest::qWaitFor([&] { return !page_->busy(); }, 60000));
-    bool told = false;
-    for (auto* label : page_->findChildren<QLabel*>())
-        told = told || (label->isVisible() && label->text().contains(QStringLiteral("multiples of 32")));
-    EXPECT_TRUE(told);
+    EXPECT_TRUE(shows(QStringLiteral("multiples of 32")));
+    EXPECT_TRUE(widths->property("wrong").toBool());
+    widths->setText(QStringLiteral("abc, 64"));
+    QTest::mouseClick(tool("Run the sweep over widths"), Qt::LeftButton);
+    EXPECT_FALSE(page_->busy());
+    EXPECT_TRUE(shows(QStringLiteral("\"abc\" is no width")));
     widths->setText(QStringLiteral("32, 64"));
     QTest::mouseClick(tool("Run the sweep over widths"), Qt::LeftButton);
     ASSERT_TRUE(QTest::qWaitFor([&] { return !page_->busy(); }, 120000));
