@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -30,6 +31,25 @@ struct Options {
     bool sweep = false, list = false;
 };
 
+/// The word without blanks at its ends: "64, 128" is two widths.
+std::string trimmed(const std::string& word) {
+    const size_t first = word.find_first_not_of(" \t");
+    return first == std::string::npos ? "" : word.substr(first, word.find_last_not_of(" \t") - first + 1);
+}
+
+/// "refused" for a rung that the device or the memory plan kept from starting, else the name of its state.
+std::string stateOf(const RungResult& rung) {
+    return rung.refused ? "refused" : rungStateName(rung.state);
+}
+
+/// The state for people: "not run", and why where there is a reason.
+std::string stateText(const RungResult& rung) {
+    std::string state = stateOf(rung);
+    std::replace(state.begin(), state.end(), '_', ' ');
+    if (rung.text.empty() || rung.text.starts_with(state)) return rung.text.empty() ? state : rung.text;
+    return state + ": " + rung.text;
+}
+
 Json phases(const RungResult& rung) {
     Json json = Json::object();
     for (int i = 0; i < kLadderPhases; ++i) json[fmt::format("{}_ms", kLadderPhaseNames[i])] = number(rung.phaseMs[i]);
@@ -37,12 +57,8 @@ Json phases(const RungResult& rung) {
 }
 
 Json rungJson(const LadderResult& ladder, const RungResult& rung) {
-    Json json = {{"rung", rung.key},
-                 {"title", rung.title},
-                 {"width", rung.width},
-                 {"run", rung.run},
-                 {"status", rungStateName(rung.state)},
-                 {"text", rung.text}};
+    Json json = {{"rung", rung.key}, {"title", rung.title},     {"width", rung.width},
+                 {"run", rung.run},  {"status", stateOf(rung)}, {"text", rung.text}};
     if (rung.state != RungState::Measured) return json;
     json["native"] = rung.native;
     json["timed_steps"] = rung.timedSteps;
@@ -87,12 +103,28 @@ Json ladderJson(const LadderResult& ladder) {
     return json;
 }
 
+/// ", AMD EPYC (avx2, 2 threads)"; only what is known: where no rung ran, the device it was asked for.
+std::string deviceText(const LadderResult& ladder) {
+    const std::string name = ladder.deviceName.empty() ? ladder.device : ladder.deviceName;
+    if (ladder.device != "cpu" || ladder.isa.empty()) return name.empty() ? "" : ", " + name;
+    return fmt::format(", {} ({}, {} threads)", name, ladder.isa, ladder.threads);
+}
+
+/// The command that measures this ladder longer.
+std::string longerCommand(const LadderResult& ladder) {
+    std::string widths;
+    for (const RungResult& rung : ladder.rungs) {
+        const std::string width = std::to_string(rung.width);
+        if (ladder.mode == LadderMode::Widths && rung.key == "bf16") widths += (widths.empty() ? "" : ",") + width;
+    }
+    return fmt::format("mantissa-run ladder {}{} --steps {}", ladder.preset,
+                       widths.empty() ? "" : " --width-sweep " + widths, std::max(20, 4 * ladder.steps));
+}
+
 void printLadder(const LadderResult& ladder) {
-    std::printf(
-        "%s, %d × %d tokens, %s%s; %d warm-up and %d timed steps a rung, median ± half the quartiles' distance\n",
-        ladder.preset.c_str(), ladder.batch, ladder.context, ladder.deviceName.c_str(),
-        ladder.device == "cpu" ? fmt::format(" ({}, {} threads)", ladder.isa, ladder.threads).c_str() : "",
-        ladder.warmup, ladder.steps);
+    std::printf("%s, %d × %d tokens%s; %d warm-up and %d timed steps a rung, median ± half the quartiles' distance\n",
+                ladder.preset.c_str(), ladder.batch, ladder.context, deviceText(ladder).c_str(), ladder.warmup,
+                ladder.steps);
     std::vector<std::vector<std::string>> rows;
     bool energy = false, noisy = false;
     for (const RungResult& rung : ladder.rungs) energy = energy || rung.millijoulesPerToken;
@@ -100,7 +132,7 @@ void printLadder(const LadderResult& ladder) {
         std::vector<std::string> row = {rung.title};
         if (rung.state != RungState::Measured) {
             row.insert(row.end(), 9, "–");
-            row.push_back(rungStateName(rung.state) + (rung.text.empty() ? "" : ": " + rung.text));
+            row.push_back(stateText(rung));
             rows.push_back(row);
             continue;
         }
@@ -111,7 +143,8 @@ void printLadder(const LadderResult& ladder) {
         row.push_back(digits(rung.tokensPerSecond, 4));
         row.push_back(bytesText(rung.planBytes));
         row.push_back(rung.millijoulesPerToken ? digits(*rung.millijoulesPerToken, 3) : "–");
-        row.push_back(whatItBrought(ladder, rung) + (rung.native ? "" : " (emulated)"));
+        const std::string brought = whatItBrought(ladder, rung);
+        row.push_back(rung.native ? brought : brought.empty() ? "(emulated)" : brought + " (emulated)");
         rows.push_back(row);
     }
     std::vector<std::string> head = {"rung", "ms/step",  "matmul", "attention", "norm, cast", "optimizer",
@@ -124,9 +157,9 @@ void printLadder(const LadderResult& ladder) {
     printTable(head, rows, right);
     if (noisy)
         std::printf(
-            "\nWhere no time is told, the steps scatter more than the difference is: mantissa-run ladder %s "
-            "--steps %d measures longer, and nothing else should run meanwhile\n",
-            ladder.preset.c_str(), std::max(20, 4 * ladder.steps));
+            "\nWhere no time is told, the steps scatter more than the difference is: %s measures longer, and nothing "
+            "else should run meanwhile\n",
+            longerCommand(ladder).c_str());
     if (ladder.mode == LadderMode::Widths)
         std::printf("\nFP8 over BF16 by width: %s\n", crossover(ladder).text.c_str());
 }
@@ -160,14 +193,28 @@ void writeOut(const LadderResult& ladder, const std::string& path) {
     }
 }
 
+/// The first rung that failed decides the code, one that failed in its steps before those that were refused.
+std::optional<Failure> failureOf(const LadderResult& ladder) {
+    const RungResult* first = nullptr;
+    for (const RungResult& rung : ladder.rungs)
+        if (rung.state == RungState::Failed && (!first || (first->refused && !rung.refused))) first = &rung;
+    if (!first) return std::nullopt;
+    std::string line = fmt::format("ladder: {}: {}", first->title, stateText(*first));
+    if (line.ends_with('.')) line.pop_back();
+    if (first->refused && line.find("allowed:") == std::string::npos)
+        line += "; allowed: a plan that fits, on a device that mantissa-run devices lists";
+    return Failure{first->refused ? kRefused : kRunFailed, line};
+}
+
+/// Prints the ladder and writes `out`. Throws Failure where a rung failed or was refused.
 int report(const Context& context, const LadderResult& ladder, const std::string& out) {
     writeOut(ladder, out);
     if (context.json)
         printJson(ladderJson(ladder));
-    else if (!context.quiet)
+    else
         printLadder(ladder);
-    for (const RungResult& rung : ladder.rungs)
-        if (rung.state == RungState::Failed) return kRunFailed;
+    std::fflush(stdout);
+    if (const auto failure = failureOf(ladder)) throw *failure;
     return kDone;
 }
 
@@ -175,11 +222,13 @@ std::vector<int> widthsOf(const Options& options, const RunSpec& base) {
     std::vector<int> widths;
     std::stringstream words(options.widths);
     for (std::string word; std::getline(words, word, ',');) {
+        word = trimmed(word);
         int width = 0;
         const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), width);
         if (error != std::errc() || end != word.data() + word.size() || width < 1 || width > 1 << 16)
-            throw Failure{kBadUsage,
-                          fmt::format("ladder: --width-sweep: {} is no width; allowed: whole numbers 1 … 65536", word)};
+            throw Failure{
+                kBadUsage,
+                fmt::format("ladder: --width-sweep: \"{}\" is no width; allowed: whole numbers 1 … 65536", word)};
         widths.push_back(width);
     }
     if (widths.empty()) widths = defaultWidths(base);
@@ -204,7 +253,7 @@ int runLadder(const Context& context, const Options& options) {
     if (options.sweep) job.request.widths = widthsOf(options, job.request.base);
     job.request.warmup = options.warmup;
     job.request.steps = options.steps;
-    job.only = options.rungs;
+    for (const std::string& name : options.rungs) job.only.push_back(trimmed(name));
     job.device.device = options.device;
     job.device.threads = options.threads;
     for (const RungPlan& rung : ladderRungs(job.request))
@@ -224,8 +273,14 @@ int runLadder(const Context& context, const Options& options) {
     const LadderProgress end = ladder.progress();
     if (!end.failed.empty()) throw Failure{kStoreUnusable, "store: " + end.failed};
     RunStore store(context.storePath(), RunStore::Mode::ReadOnly);
-    const int code = report(context, readLadder(store, ladder.id()), options.out);
-    return end.stopped ? kInterrupted : code;
+    const LadderResult result = readLadder(store, ladder.id());
+    if (!end.stopped) return report(context, result, options.out);
+    try {
+        report(context, result, options.out);
+    } catch (const Failure& failure) {
+        std::fprintf(stderr, "error: %s\n", failure.line.c_str());
+    }
+    return kInterrupted;
 }
 
 int show(const Context& context, const Options& options) {

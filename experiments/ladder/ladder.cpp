@@ -181,6 +181,17 @@ std::string whatItBrought(const LadderResult& ladder, const RungResult& rung) {
 
 namespace {
 
+/// The widths that a sentence holds for: "from d = 64 to 512", or "at d = 64, 256" where others between cannot be told.
+std::string whereTold(const std::vector<Crossover::Point>& points) {
+    std::string list;
+    bool all = true;
+    for (const auto& point : points) {
+        all = all && point.told;
+        if (point.told) list += fmt::format("{}{}", list.empty() ? "" : ", ", point.width);
+    }
+    return all ? fmt::format("from d = {} to {}", points.front().width, points.back().width) : "at d = " + list;
+}
+
 /// Where the points cross, or why they do not, in words; sets width and text.
 void findCrossing(Crossover& result) {
     const auto& points = result.points;
@@ -188,16 +199,21 @@ void findCrossing(Crossover& result) {
         result.text = "two widths with both precisions are needed";
         return;
     }
-    const std::string range = fmt::format("from d = {} to {}", points.front().width, points.back().width);
-    const bool below = std::any_of(points.begin(), points.end(), [](const auto& p) { return p.ratio() < 1; });
-    if (points.back().ratio() < 1) {
-        const bool above = std::any_of(points.begin(), points.end(), [](const auto& p) { return p.ratio() >= 1; });
-        result.text = above ? "no crossover: FP8 is slower at the largest width"
-                            : fmt::format("no crossover: FP8 is slower {}", range);
+    const auto slower = [](const auto& p) { return p.told && p.ratio() < 1; };
+    const auto faster = [](const auto& p) { return p.told && p.ratio() >= 1; };
+    const bool below = std::any_of(points.begin(), points.end(), slower);
+    const bool above = std::any_of(points.begin(), points.end(), faster);
+    if (!below && !above) {
+        result.text = "which is faster cannot be told at any width: the steps scatter more than the difference is";
         return;
     }
-    if (!below) {
-        result.text = fmt::format("no crossover: FP8 is faster {}", range);
+    if (!below || !above) {
+        result.text = fmt::format("no crossover: FP8 is {} {}", below ? "slower" : "faster", whereTold(points));
+        return;
+    }
+    if (points.back().ratio() < 1) {
+        result.text =
+            points.back().told ? "no crossover: FP8 is slower at the largest width" : "no crossover can be told";
         return;
     }
     for (size_t i = points.size() - 1; i > 0; --i) {
@@ -214,18 +230,22 @@ void findCrossing(Crossover& result) {
 
 Crossover crossover(const LadderResult& ladder) {
     Crossover result;
-    std::string noisy;
     for (const RungResult& rung : ladder.rungs) {
         if (rung.key != "fp8_delayed" || rung.state != RungState::Measured) continue;
         const RungResult* bf16 = ladder.find("bf16", rung.width);
         if (!bf16 || bf16->state != RungState::Measured) continue;
-        result.points.push_back({rung.width, bf16->stepMs, rung.stepMs});
-        if (!told(ladder, rung)) noisy += fmt::format("{}{}", noisy.empty() ? "" : ", ", rung.width);
+        result.points.push_back({rung.width, bf16->stepMs, rung.stepMs, told(ladder, rung)});
     }
     std::sort(result.points.begin(), result.points.end(),
               [](const auto& a, const auto& b) { return a.width < b.width; });
     findCrossing(result);
-    if (!noisy.empty() && result.points.size() > 1)
+    std::string noisy;
+    bool anyTold = false;
+    for (const auto& point : result.points) {
+        anyTold = anyTold || point.told;
+        if (!point.told) noisy += fmt::format("{}{}", noisy.empty() ? "" : ", ", point.width);
+    }
+    if (!noisy.empty() && anyTold && result.points.size() > 1)
         result.text += fmt::format("; which is faster cannot be told at d = {}", noisy);
     return result;
 }

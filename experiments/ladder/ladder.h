@@ -51,6 +51,7 @@ struct RungResult {
     int before = -1, width = 0;
     RungState state = RungState::NotRun;
     std::string text;    ///< why it failed
+    bool refused = false;  ///< failed before step 0: the device is missing or the plan needs more memory than it has
     bool native = true;  ///< false: some product ran emulated
     int64_t step = 0;    ///< steps done so far
     int64_t timedSteps = 0;
@@ -94,6 +95,7 @@ struct Crossover {
     struct Point {
         int width = 0;
         double bf16Ms = 0, fp8Ms = 0;
+        bool told = true;  ///< the two differ by more than their steps scatter
         double ratio() const { return bf16Ms / fp8Ms; }
     };
     std::vector<Point> points;    ///< measured pairs, by width

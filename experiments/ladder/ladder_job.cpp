@@ -72,7 +72,7 @@ void LadderJob::Impl::choose() {
     }
     if (!unknown.empty())
         throw Error(ErrorCode::InvalidConfig,
-                    fmt::format("ladder: {} names no rung; allowed: {}", unknown.front(), known));
+                    fmt::format("ladder: --rungs: \"{}\" names no rung; allowed: {}", unknown.front(), known));
 }
 
 void LadderJob::Impl::prepare() {

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kPanel = 0xFFFFFF, kText = 0x191C20, kText2 = 0x464D57, kText3 = 0x5C646F, kLine = 0xDDE1E6,
                    kHover = 0xE8EBEF, kMemory = 0x79808A, kOk = 0x16734A, kBad = 0xBF2A20, kSeries = 0xD46215;
 constexpr uint32_t kPhases[kLadderPhases] = {0x3F78C8, 0x1F947E, 0x9560AE, 0xB9832A, 0xA3ABB6};
-constexpr double kTop = 84, kRow = 46, kBarLeft = 236, kBarWidth = 380, kMemoryLeft = 812, kMemoryWidth = 110;
+constexpr double kTop = 84, kRow = 46, kBarLeft = 236, kBarWidth = 360, kMemoryLeft = 812, kMemoryWidth = 110;
 
 std::string threeDigits(double value) {
     const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
@@ -29,8 +29,21 @@ void head(const LadderResult& ladder, Canvas& canvas) {
                             ladder.deviceName.empty() ? ladder.device : ladder.deviceName),
                 kText);
     std::string note = fmt::format("{} warm-up and {} timed steps a rung, medians", ladder.warmup, ladder.steps);
-    if (ladder.device == "cpu") note += fmt::format("; {}, {} threads, FP8 emulated", ladder.isa, ladder.threads);
+    if (ladder.device == "cpu" && !ladder.isa.empty())  // no instruction set: nothing ran
+        note += fmt::format("; {}, {} threads, FP8 emulated", ladder.isa, ladder.threads);
     canvas.text(16, 46, note, kText3);
+}
+
+/// A sentence in the room of the bars and figures: two lines of whole words, the rest cut off.
+void sentence(const std::string& words, double y, uint32_t colour, Canvas& canvas) {
+    constexpr size_t kLine = 125;
+    size_t cut = words.size() <= kLine ? words.size() : words.rfind(' ', kLine);
+    if (cut == std::string::npos) cut = words.size();
+    canvas.text(kBarLeft, y + 14, words.substr(0, cut), colour);
+    if (cut == words.size()) return;
+    std::string rest = words.substr(cut + 1);
+    if (rest.size() > kLine) rest = rest.substr(0, rest.rfind(' ', kLine)) + " …";
+    canvas.text(kBarLeft, y + 31, rest, colour);
 }
 
 void row(const LadderResult& ladder, const RungResult& rung, double y, double slowest, double largest, Canvas& canvas) {
@@ -38,8 +51,7 @@ void row(const LadderResult& ladder, const RungResult& rung, double y, double sl
     canvas.text(16, y + 31, rung.note, kText3);
     if (rung.state != RungState::Measured) {
         const bool failed = rung.state == RungState::Failed;
-        const std::string words = failed ? rung.text : rung.text.empty() ? "not run" : rung.text;
-        canvas.text(kBarLeft, y + 14, words.size() > 110 ? words.substr(0, 107) + "…" : words, failed ? kBad : kText3);
+        sentence(rung.text.empty() && !failed ? "not run" : rung.text, y, failed ? kBad : kText3, canvas);
         return;
     }
     double x = kBarLeft;

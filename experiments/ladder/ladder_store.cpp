@@ -120,6 +120,7 @@ void takeRun(RunStore& store, LadderResult& ladder, RungResult& rung) {
             return;
         default:
             rung.state = RungState::Failed;
+            rung.refused = run->status == RunStatus::Refused;
             rung.text = run->statusText.empty() ? statusName(run->status) : run->statusText;
     }
 }

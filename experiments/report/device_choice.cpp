@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <utility>
 
 #include "kernels/device/device_info.h"
 #include "kernels/error.h"
@@ -30,6 +32,10 @@ engine::DeviceChoice resolveDevice(engine::DeviceChoice choice) {
 void checkEnvironment() {
     kernels::bestIsa();
     resolveDevice({});
+    for (const auto& [name, allowed] : {std::pair{"MANTISSA_MATMUL", "first"}, std::pair{"MANTISSA_ATTENTION", "own"}})
+        if (const char* word = std::getenv(name); word != nullptr && *word != 0 && std::string(word) != allowed)
+            throw Error(ErrorCode::InvalidConfig,
+                        fmt::format("{}: \"{}\" is no choice; allowed: {}, or nothing", name, word, allowed));
 }
 
 std::string concreteDevice(const std::string& device) {

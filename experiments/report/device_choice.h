@@ -8,8 +8,8 @@ namespace mantissa::experiments {
 /// "auto" becomes MANTISSA_DEVICE when that is set. Throws InvalidConfig for a word that names no device.
 engine::DeviceChoice resolveDevice(engine::DeviceChoice choice);
 
-/// Throws InvalidConfig when MANTISSA_ISA or MANTISSA_DEVICE holds a word that is none of the allowed ones, which the
-/// sentence names; for the start of a program, before anything is opened.
+/// Throws InvalidConfig when MANTISSA_ISA, MANTISSA_DEVICE, MANTISSA_MATMUL or MANTISSA_ATTENTION holds a word that is
+/// none of the allowed ones, which the sentence names; for the start of a program, before anything is opened.
 void checkEnvironment();
 
 /// "cpu" or "cuda:N": what the choice will run on. "auto" is the first usable GPU, else the CPU; the probe is made

@@ -127,6 +127,24 @@ TEST_F(Limits, CommandsThatComeTwiceAreAnswered) {
     EXPECT_EQ(shell("$M stop one --now").code, 0);
 }
 
+/// A ladder that a device or the memory cannot hold ends as a run does: code 4, one sentence, also with --quiet.
+TEST_F(Limits, ARefusedLadderSaysWhy) {
+    const std::string one = "$M ladder tiny --quiet --set data.path=text:generated --warmup 0 --steps 1 --rungs ";
+    const Result device = shell(one + "' fp32_unfused, bf16' --device cuda:99");
+    EXPECT_EQ(device.code, 4) << device.out << device.err;
+    EXPECT_THAT(device.err, testing::StartsWith("error: ladder: FP32, unfused AdamW and norm: refused: "));
+    EXPECT_THAT(device.err, HasSubstr("; allowed: a plan that fits, on a device that mantissa-run devices lists\n"));
+    EXPECT_EQ(std::count(device.err.begin(), device.err.end(), '\n'), 1) << device.err;
+    EXPECT_THAT(device.out, HasSubstr("tiny, 4 × 64 tokens, cuda:99; 0 warm-up")) << "the table is the result";
+    EXPECT_THAT(device.out, HasSubstr("not run"));
+
+    const Result memory = shell(one + "bf16 --device cpu --set model.width=65536 --set model.heads=1024 --json");
+    EXPECT_EQ(memory.code, 4) << memory.err;
+    EXPECT_THAT(memory.err, HasSubstr("lower train.batch"));
+    for (const auto& rung : memory.json().at("rungs"))
+        EXPECT_EQ(rung.at("status"), rung.at("rung") == "bf16" ? "refused" : "not_run") << rung;
+}
+
 /// One timed step has no spread, and what it brought cannot be told.
 TEST_F(Limits, ALadderOfOneStepTellsNoTimes) {
     const Result result = shell(

@@ -165,10 +165,15 @@ TEST_F(Misuse, AWrongEnvironmentIsOneSentence) {
             << command;
         EXPECT_EQ(std::count(isa.err.begin(), isa.err.end(), '\n'), 1) << command;
         EXPECT_EQ(shell(std::string("MANTISSA_DEVICE=foo $M ") + command).code, 2) << command;
+        const Result attention = shell(std::string("MANTISSA_ATTENTION=foo $M ") + command);
+        EXPECT_EQ(attention.code, 2) << command;
+        EXPECT_EQ(attention.err, "error: MANTISSA_ATTENTION: \"foo\" is no choice; allowed: own, or nothing\n");
+        EXPECT_EQ(shell(std::string("MANTISSA_MATMUL=foo $M ") + command).code, 2) << command;
     }
     EXPECT_FALSE(std::filesystem::exists(folder / "s.mantissa"));
     EXPECT_EQ(shell("MANTISSA_ISA=foo $M --help").code, 0);
     EXPECT_EQ(shell("MANTISSA_ISA=sse $M presets").code, 0);
+    EXPECT_EQ(shell("MANTISSA_ATTENTION=own MANTISSA_MATMUL=first $M presets").code, 0);
 }
 
 /// Whether the process has a handler of its own for the signal (proc(5): SigCgt of /proc/PID/status, a mask in hex).

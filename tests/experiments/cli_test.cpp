@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"ladder tiny --set data.path=text:generated --width-sweep=wide",
                             "--width-sweep|wide|allowed: whole numbers", 2},
                     Mistake{"ladder tiny --set data.path=text:generated --rungs fp9",
-                            "fp9 names no rung|allowed: fp32_unfused, fused_adamw", 2},
+                            "--rungs: \"fp9\" names no rung|allowed: fp32_unfused, fused_adamw", 2},
                     Mistake{"run nano --threads many", "run|--threads|allowed", 2},
                     Mistake{"show something", "s.mantissa|no such store", 3},
                     Mistake{"list --store @noise", "noise|not a run store|not written to", 3},
@@ -123,7 +123,7 @@ TEST_F(Cli, LadderMeasuresAndIsReadAgain) {
     ASSERT_EQ(list.size(), 1u);
     EXPECT_EQ(list[0]["ladder"], id);
 
-    const Json sweep = run("ladder tiny --width-sweep=64,32 " + steps + "--json").json();
+    const Json sweep = run("ladder tiny --width-sweep='64, 32' " + steps + "--json").json();
     EXPECT_EQ(sweep["mode"], "widths");
     ASSERT_EQ(sweep["crossover"]["points"].size(), 2u);
     EXPECT_EQ(sweep["crossover"]["points"][0]["width"], 32);

@@ -261,7 +261,11 @@ TEST(Ladder, CrossoverLiesBetweenItsNeighboursOrIsDeniedInWords) {
     LadderResult noisy = sweep({{256, 0.5}, {512, 1.1}});
     for (RungResult& rung : noisy.rungs) rung.timedSteps = 4, rung.spreadMs = 1;
     noisy.rungs[1].before = 0, noisy.rungs[3].before = 2;
-    EXPECT_THAT(crossover(noisy).text, testing::EndsWith("; which is faster cannot be told at d = 512"));
+    EXPECT_EQ(crossover(noisy).text,
+              "no crossover: FP8 is slower at d = 256; which is faster cannot be told at d = 512");
+    for (RungResult& rung : noisy.rungs) rung.spreadMs = 100;
+    EXPECT_EQ(crossover(noisy).text,
+              "which is faster cannot be told at any width: the steps scatter more than the difference is");
     // Down and up again: the last crossing counts.
     EXPECT_NEAR(*crossover(sweep({{64, 1.5}, {256, 0.5}, {1024, 2}})).width, 512, 1e-9);
 }
@@ -290,6 +294,33 @@ TEST(Ladder, SaysWhatARungBrought) {
     EXPECT_EQ(whatItBrought(ladder, ladder.rungs[3]), "time not told (one step), +5.00 MiB");
     EXPECT_THAT(ladderSvg(ladder), testing::HasSubstr("60.0 ± –"));
     EXPECT_THAT(ladderCsv(ladder), testing::HasSubstr(",60,,"));
+}
+
+/// Every bar ends before the room of a figure as wide as "3.91 ± 0.046", which is written up to x = 680.
+TEST(Ladder, BarsOfThePictureEndBeforeTheirFigures) {
+    LadderResult ladder;
+    RungResult rung;
+    rung.state = RungState::Measured, rung.stepMs = 3.91, rung.timedSteps = 20, rung.spreadMs = 0.046;
+    for (double& phase : rung.phaseMs) phase = 3.91 / kLadderPhases;
+    ladder.rungs.push_back(rung);
+    rung.state = RungState::Failed;
+    rung.text =
+        "Not started: the plan needs 66.34 GiB, 22.83 GiB of memory are free on cpu; lower train.batch (activations "
+        "take 48.28 GiB), model.context, model.layers or model.width";
+    ladder.rungs.push_back(rung);
+    const std::string svg = ladderSvg(ladder);
+    int bars = 0;
+    for (size_t at = 0; (at = svg.find("<rect x=\"", at)) != std::string::npos; ++at) {
+        double x = 0, y = 0, width = 0, height = 0;
+        ASSERT_EQ(std::sscanf(svg.c_str() + at, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y,
+                              &width, &height),
+                  4);
+        if (height != 14 || x > 680) continue;  // a line, the legend or a bar of memory
+        EXPECT_LE(x + width, 600);
+        ++bars;
+    }
+    EXPECT_EQ(bars, kLadderPhases);
+    EXPECT_THAT(svg, HasSubstr("model.context, model.layers or model.width<")) << "nothing of the sentence is cut off";
 }
 
 uint32_t number(const std::string& bytes, size_t at) {
