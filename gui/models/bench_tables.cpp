@@ -31,17 +31,11 @@ size_t rulingSlot(const TraceRow& row) {
 }
 
 QString windowText(const TraceRow& row, bool whole) {
-    QStringList texts;
     const size_t ruling = rulingSlot(row);
-    for (size_t i = 0; i < row.window.size(); ++i) {
-        if (!whole && i >= kWindowShown) {
-            texts << QObject::tr("… %1 entries").arg(formatCount(qint64(row.window.size())));
-            break;
-        }
+    return slotsText(row.window.size(), whole ? row.window.size() : kWindowShown, ruling, [&](size_t i) {
         const QString value = number(double(row.window[i]), whole);
-        texts << (i == ruling ? QLatin1Char('[') + value + QLatin1Char(']') : value);
-    }
-    return texts.join(QLatin1Char(' '));
+        return i == ruling ? QLatin1Char('[') + value + QLatin1Char(']') : value;
+    });
 }
 
 QString stateText(const TraceRow& row) {
@@ -53,6 +47,21 @@ QString stateText(const TraceRow& row) {
 }
 
 }  // namespace
+
+QString slotsText(size_t size, size_t shown, size_t ruling, const std::function<QString(size_t)>& text,
+                  const QString& gap) {
+    QStringList words;
+    const size_t newest = size > shown ? size - (shown - 3) : 0;  // the first of those that end the line
+    for (size_t i = 0; i < size; ++i) {
+        if (i >= 2 && i < newest && i != ruling) {
+            if (words.back() != QStringLiteral("…")) words << QStringLiteral("…");
+            continue;
+        }
+        words << text(i);
+    }
+    if (size > shown) words << QObject::tr("(%1 entries)").arg(formatCount(qint64(size)));
+    return words.join(gap);
+}
 
 QString hexCode(uint32_t code, const std::string& format) {
     const int digits = format == "bf16" || format == "fp16" ? 4 : format == "e2m1" ? 1 : 2;

@@ -43,6 +43,11 @@ std::vector<BenchColumn> decodedColumns(const SharedDecoded& decoded, const std:
 std::vector<BenchColumn> traceColumns(const SharedTrace& trace);
 std::vector<BenchColumn> blockColumns(const SharedTensor& result);
 
+/// The slots of an amax window, each as text(slot): all where there are no more than `shown` (> 3), else the first two,
+/// the one that rules and the newest, "…" for those between, and how many there are. ruling: `size` when none rules.
+QString slotsText(size_t size, size_t shown, size_t ruling, const std::function<QString(size_t)>& text,
+                  const QString& gap = QStringLiteral(" "));
+
 /// "7E", "0x40490FDB": a code in the digits of its format.
 QString hexCode(uint32_t code, const std::string& format);
 

@@ -15,10 +15,9 @@ namespace mantissa::gui {
 namespace {
 
 QString joined(const std::vector<float>& values) {
-    QStringList texts;
-    for (size_t i = 0; i < values.size() && i < 16; ++i) texts << formatScale(double(values[i]));
-    if (values.size() > 16) texts << QObject::tr("… %1 entries").arg(formatCount(qint64(values.size())));
-    return texts.join(QStringLiteral("  "));
+    return slotsText(
+        values.size(), 16, values.size(), [&](size_t i) { return formatScale(double(values[i])); },
+        QStringLiteral("  "));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QHBoxLayout>
+#include <QRegularExpression>
 #include <QScrollArea>
 #include <QStyle>
 #include <QToolButton>
@@ -183,6 +184,11 @@ void FormatsPage::numberTyped() {
     if (!local)
         return setError(tr("\u201c%1\u201d is not a number: 0.1, 3e-5, inf, nan and 0x1p-9 are.").arg(number_->text()),
                         number_);
+    if (std::isinf(*local) && number_->text().contains(QRegularExpression(QStringLiteral("[0-9]"))))
+        return setError(
+            tr("\u201c%1\u201d is too large: numbers are held with 64 bits, up to 1.8e308; inf is infinity.")
+                .arg(number_->text()),
+            number_);
     const auto scale = parseNumber(scale_->text());
     if (!scale || !(*scale > 0) || !std::isfinite(*scale))
         return setError(tr("\u201c%1\u201d is not a scale: a finite number above 0 is.").arg(scale_->text()), scale_);

@@ -317,19 +317,24 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
         curve.legendValue = false;
         return curve;
     };
-    const auto last = [](const SeriesPyramid& series) {
-        return series.empty() ? NAN : double(series.y(series.size() - 1));
+    const auto newest = [](const QString& head, SharedSeries series, std::function<QString(double)> text,
+                           std::function<Token(double)> colour = nullptr) {
+        PlotNote note{NAN, head, text(NAN)};
+        note.of = std::move(series);
+        note.text = std::move(text);
+        note.colour = std::move(colour);
+        return note;
     };
+    const auto scale = [](double value) { return formatScale(value); };
+    const auto share = [](double value) { return formatShare(value); };
     PlotContent amax;
     if (cast) {
         amax.bands.push_back({curves_[kAmax], curves_[kHeld], Ink::run(run ? run->styleIndex : 0, 0.14)});
         amax.curves.push_back(line(QStringLiteral("largest value held, %1 ÷ scale").arg(formatCount(qint64(largest))),
                                    curves_[kHeld], Ink::of(Token::Text), 1.6, {5, 3}));
-        amax.notes.push_back(
-            {last(*curves_[kHeld]), QStringLiteral("held"), formatScale(last(*curves_[kHeld])), Token::Text});
+        amax.notes.push_back(newest(QStringLiteral("held"), curves_[kHeld], scale));
         amax.curves.insert(amax.curves.begin(), line(QStringLiteral("amax"), curves_[kAmax], ink, 1.5));
-        amax.notes.push_back(
-            {last(*curves_[kAmax]), QStringLiteral("amax"), formatScale(last(*curves_[kAmax])), Token::Text});
+        amax.notes.push_back(newest(QStringLiteral("amax"), curves_[kAmax], scale));
     }
     PlotContent counters;
     if (cast) {
@@ -348,14 +353,12 @@ void NumericsPage::takeTensor(TensorCurves fresh) {
                 {rule.amber, QString(), QStringLiteral("alarm %1").arg(formatShare(rule.amber)), Token::Text3, true});
             counters.lines.push_back({rule.red, QString(), Ink::of(Token::Bad), true, true});
         }
-        counters.notes.push_back(
-            {last(*curves_[kSub]), QStringLiteral("subnormal"), formatShare(last(*curves_[kSub])), Token::Text});
-        const int level = alarmLevel(shownStatistics()[0], entry.role, last(*curves_[kUnder]));
-        counters.notes.push_back({last(*curves_[kUnder]), QStringLiteral("underflow"),
-                                  formatShare(last(*curves_[kUnder])),
-                                  level == 2 ? Token::Bad
-                                  : level    ? Token::Warn
-                                             : Token::Text});
+        counters.notes.push_back(newest(QStringLiteral("subnormal"), curves_[kSub], share));
+        const auto colour = [role = entry.role](double value) {
+            const int level = alarmLevel(shownStatistics()[0], role, value);
+            return level == 2 ? Token::Bad : level ? Token::Warn : Token::Text;
+        };
+        counters.notes.push_back(newest(QStringLiteral("underflow"), curves_[kUnder], share, colour));
     }
     for (auto [view, content] : {std::pair(amax_, &amax), std::pair(counters_, &counters)}) {
         content->events = view->content().events;

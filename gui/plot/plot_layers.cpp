@@ -300,6 +300,26 @@ void PlotLayer::paintRails(QPainter& painter) const {
     }
 }
 
+PlotNote PlotNote::at(double right) const {
+    if (!of || of->empty()) return *this;
+    size_t i = of->lowerBound(right);
+    if (i == of->size() || of->x(i) > right) {
+        if (i == 0) return *this;  // all of it lies to the right
+        --i;
+    }
+    PlotNote note = *this;
+    note.y = double(of->y(i));
+    note.value = text(note.y);
+    if (colour) note.token = colour(note.y);
+    return note;
+}
+
+std::vector<PlotNote> PlotView::notesInView() const {
+    std::vector<PlotNote> notes;
+    for (const PlotNote& note : content_.notes) notes.push_back(note.at(xRange().high));
+    return notes;
+}
+
 void PlotLayer::paintNotes(QPainter& painter) const {
     const QRectF plot = view_.plotRect();
     struct Placed {
@@ -307,7 +327,8 @@ void PlotLayer::paintNotes(QPainter& painter) const {
         double top, height;
     };
     std::vector<Placed> placed;
-    for (const PlotNote& note : view_.content_.notes) {
+    const std::vector<PlotNote> notes = view_.notesInView();
+    for (const PlotNote& note : notes) {
         const double unit = view_.y_.unit(note.y);
         const double height = note.head.isEmpty() ? 15 : 29;
         const double y =

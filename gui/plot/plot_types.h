@@ -68,12 +68,19 @@ struct PlotEvent {
     QString text;
 };
 
-/// Text in the right margin at the height of a value: the current one.
+/// Text in the right margin at the height of a value.
 struct PlotNote {
     double y = 0;
     QString head, value;
     Token token = Token::Text;
     bool spare = false;  ///< left out where the notes have no room for all
+    /// Where it is given, the note is of this curve's newest sample in view, and y, value and token are made of it.
+    SharedSeries of = nullptr;
+    std::function<QString(double)> text = nullptr;
+    std::function<Token(double)> colour = nullptr;  ///< absent: `token`
+
+    /// The note as it stands when `right` is the end of what is in view; itself where it is of no curve.
+    PlotNote at(double right) const;
 };
 
 struct PlotContent {

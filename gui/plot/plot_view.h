@@ -62,7 +62,8 @@ class PlotView : public QChartView {
     int nearestCurve(const QPointF& position) const;
     int highlighted() const { return highlighted_; }
 
-    QImage picture(double ratio);  ///< as on screen, at `ratio` device pixels
+    std::vector<PlotNote> notesInView() const;  ///< as they stand in the right margin
+    QImage picture(double ratio);               ///< as on screen, at `ratio` device pixels
     bool savePng(const QString& path);
     bool saveSvg(const QString& path);
     /// Visible samples: x and one column a curve, C locale, full precision.

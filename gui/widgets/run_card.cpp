@@ -101,7 +101,8 @@ RunCard::RunCard(RunController& controller, QWidget* parent) : QWidget(parent), 
     connect(copy_, &QToolButton::clicked, this, [this] { QApplication::clipboard()->setText(asText()); });
     connect(&controller_, &RunController::runsChanged, this, &RunCard::refresh);
     connect(&controller_, &RunController::runChanged, this, [this](const QString& id) {
-        if (ids_.size() == 1 && ids_.first() == id) refresh();
+        if (ids_.size() > 1 || ids_.contains(id))
+            refresh();  // of many it shows the baseline, which need not be one of them
     });
     hide();
 }

@@ -346,6 +346,12 @@ TEST_F(Window, FormatsLinkNumberCodeAndBits) {
     number->selectAll();
     QTest::keyClicks(number, QStringLiteral("1,2,x"));
     EXPECT_TRUE(number->property("wrong").toBool());
+    number->selectAll();
+    QTest::keyClicks(number, QStringLiteral("1e400"));
+    EXPECT_TRUE(number->property("wrong").toBool()) << "more than a double holds is not quietly infinity";
+    number->selectAll();
+    QTest::keyClicks(number, QStringLiteral("-inf"));
+    EXPECT_FALSE(number->property("wrong").toBool());
 }
 
 TEST_F(Window, TheLineOfTheValueCrossesNoNumberOfTheRanges) {

@@ -95,6 +95,34 @@ TEST(PlotView, OneOddStepShowsAtEveryWidthZoomAndExport) {
     }
 }
 
+/// A note of a curve is of what is in view, not of a step that a zoom has left outside.
+TEST(PlotView, NotesAreOfTheNewestSampleInView) {
+    auto series = std::make_shared<SeriesPyramid>();
+    for (int i = 1; i <= 140; i += 3) series->append(i, float(i));
+    Shown shown(600, 200);
+    shown.link.setExtent(0, 140);
+    PlotContent content;
+    content.curves = {curve(QStringLiteral("amax"), series)};
+    PlotNote note{kNan, QStringLiteral("amax"), QStringLiteral("-")};
+    note.of = series;
+    note.text = [](double value) { return QString::number(value); };
+    note.colour = [](double value) { return value > 100 ? Token::Bad : Token::Text; };
+    content.notes = {note};
+    shown.view.setContent(content);
+    const auto seen = [&](double low, double high) {
+        shown.link.setView(low, high);
+        shown.settle();
+        return shown.view.notesInView().at(0);
+    };
+    EXPECT_EQ(seen(0, 140).value, QStringLiteral("139"));
+    EXPECT_EQ(seen(0, 140).token, Token::Bad);
+    EXPECT_EQ(seen(1, 40).value, QStringLiteral("40"));
+    EXPECT_EQ(seen(1, 39.5).value, QStringLiteral("37"));
+    EXPECT_EQ(seen(1, 39.5).token, Token::Text);
+    EXPECT_EQ(seen(1, 39.5).y, 37);
+    EXPECT_EQ(note.at(0.5).value, QStringLiteral("-")) << "all of it lies to the right";
+}
+
 TEST(PlotView, NonFiniteStepsShowAsTrianglesAndLogAxesDrawTheRest) {
     auto series = std::make_shared<SeriesPyramid>();
     for (int i = 1; i <= 2000; ++i) {

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "gui/main_window.h"
+#include "gui/widgets/run_card.h"
 #include "tests/support/synthetic_store.h"
 
 namespace {
@@ -73,6 +74,24 @@ TEST_P(Selection, AClickBesideTheRunsLeavesNoneSelected) {
     expectNothingSelected();  // at once, while the run is being read
     choose();
     QTest::qWait(300);
+}
+
+/// The card of several runs follows the pin, also while the selection stays.
+TEST_P(Selection, TheCardOfManyNamesTheBaseline) {
+    QStringList ids;
+    for (const RunInfo& run : controller_.runs()) ids << run.id;
+    window_->runList().chooseMany(ids);
+    auto* card = window_->findChild<RunCard*>();
+    ASSERT_NE(card, nullptr);
+    const auto says = [&](const char* words) {
+        return QTest::qWaitFor([&] { return card->asText().contains(QLatin1String(words)); }, 10000);
+    };
+    EXPECT_TRUE(says("2 runs selected"));
+    EXPECT_TRUE(says("none pinned"));
+    controller_.setBaseline(id_);
+    EXPECT_TRUE(says("Baseline\tnan") || says("Baseline: nan")) << card->asText().toStdString();
+    controller_.setBaseline({});
+    EXPECT_TRUE(says("none pinned"));
 }
 
 TEST_P(Selection, TheStoreIsReadAgain) {

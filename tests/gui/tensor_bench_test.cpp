@@ -9,6 +9,7 @@
 
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
+#include "gui/models/bench_tables.h"
 #include "gui/pages/tensor_bench_view.h"
 
 namespace mantissa::gui {
@@ -108,6 +109,16 @@ TEST_F(Bench, CaseC02TraceMarksTheEntryThatRules) {
     EXPECT_EQ(column(3), "2 −2 2 1");
     EXPECT_EQ(fact("over range"), "2, 50\u00a0%");
     EXPECT_EQ(fact("next window"), "0  0  2.000  8.000");
+}
+
+/// The newest entries of a long window are seen, and the one that rules.
+TEST(BenchTables, ALongWindowShowsItsNewestEntries) {
+    const auto number = [](size_t i) { return QString::number(i); };
+    EXPECT_EQ(slotsText(4, 16, 4, number), QStringLiteral("0 1 2 3"));
+    const QString many = QStringLiteral(" 1021 1022 1023 (%1 entries)").arg(formatCount(1024));
+    EXPECT_EQ(slotsText(1024, 6, 1024, number), QString::fromUtf8("0 1 …") + many);
+    EXPECT_EQ(slotsText(1024, 6, 500, number), QString::fromUtf8("0 1 … 500 …") + many);
+    EXPECT_EQ(slotsText(7, 6, 2, number), QString::fromUtf8("0 1 2 … 4 5 6 (7 entries)"));
 }
 
 TEST_F(Bench, CaseC03NotUpdated) {
