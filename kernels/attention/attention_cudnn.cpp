@@ -219,7 +219,9 @@ Opened open() {
             std::string error;
             static const Library library = Library::open(cudaLibraryCandidates({"libcudnn.so.9"}), error);
             fe::cudnn_dlhandle = library.handle();
-            if (!fe::cudnn_dlhandle) return {nullptr, "libcudnn.so.9 was not found (" + error + ")"};
+            if (!fe::cudnn_dlhandle)
+                return {nullptr,
+                        isAbsence(error) ? "libcudnn.so.9 was not found" : "libcudnn.so.9 cannot be loaded: " + error};
         }
         cudnnHandle_t handle = nullptr;
         const cudnnStatus_t status = fe::detail::create_handle(&handle);

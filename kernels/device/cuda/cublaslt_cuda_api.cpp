@@ -19,8 +19,9 @@ Loaded load() {
     std::string error;
     const Library library = Library::open(cudaLibraryCandidates({"libcublasLt.so.13"}), error);
     if (!library) {
-        loaded.reason =
-            "cuBLASLt of CUDA 13 (libcublasLt.so.13) was not found; set MANTISSA_CUDA_DIR to the folder that holds it.";
+        loaded.reason = !isAbsence(error) ? "cuBLASLt of CUDA 13 cannot be loaded: " + error + "."
+                                          : "cuBLASLt of CUDA 13 (libcublasLt.so.13) was not found; set "
+                                            "MANTISSA_CUDA_DIR to the folder that holds it.";
         return loaded;
     }
     loaded.api.path = library.path();

@@ -17,6 +17,7 @@ std::string missingDriver() {
     std::string error;
     const Library driver =
         Library::open({"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, error);
+    if (!driver && !isAbsence(error)) return "The NVIDIA driver cannot be loaded: " + error + ".";
     if (!driver) return "No NVIDIA driver is installed (libcuda.so.1 was not found).";
     const auto version = reinterpret_cast<int (*)(int*)>(driver.symbol("cuDriverGetVersion"));
     int number = 0;
@@ -44,8 +45,9 @@ void listCapabilities(const cudaDeviceProp& properties, DeviceInfo& info) {
         info.native.push_back({"Fused attention", "cuDNN " + cudnn->version() + ", deterministic backward"});
         info.determinismClass += "+cudnn";
     } else {
-        info.native.push_back({"Fused attention", "own kernels, deterministic backward; cuDNN's, which are faster, are not used: " +
-                                   whyNoCudnnAttention()});
+        info.native.push_back(
+            {"Fused attention",
+             "own kernels, deterministic backward; cuDNN's, which are faster, are not used: " + whyNoCudnnAttention()});
     }
     info.native.push_back({"BF16 and FP16 products", "tensor cores with FP32 sums"});
     info.native.push_back({"TF32 products", "inputs cut to 10 bits by the tensor cores"});

@@ -25,13 +25,19 @@ void appendWheelFolders(const std::string& root, std::vector<std::string>& folde
         const std::string packages = (entry.path() / "site-packages" / "nvidia").string();
         folders.push_back(packages + "/cu13/lib");
         folders.push_back(packages + "/cublas/lib");
+        folders.push_back(packages + "/cudnn/lib");
     }
 }
 
 }  // namespace
 
+bool isAbsence(const std::string& error) {
+    return error.empty() || error.find("No such file") != std::string::npos;
+}
+
 Library Library::open(const std::vector<std::string>& candidates, std::string& error) {
     Library library;
+    error.clear();
     for (const std::string& candidate : candidates) {
         library.handle_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library.handle_) {
@@ -39,7 +45,7 @@ Library Library::open(const std::vector<std::string>& candidates, std::string& e
             return library;
         }
         const char* text = dlerror();
-        if (text) error = text;
+        if (text && isAbsence(error)) error = text;
     }
     return library;
 }
