@@ -61,7 +61,7 @@ void JobRunner::apply(const JobCommand& command) {
         case Kind::Stop:
             stop_ = true;
             reason_ = fmt::format("Stopped by the user at step {}.", stepper_ ? stepper_->stepIndex() : 0);
-            event("command", reason_);
+            event("command", "Asked to stop.");
             return;
         case Kind::StopNow:
             stopNow_ = true;

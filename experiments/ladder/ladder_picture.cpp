@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kPanel = 0xFFFFFF, kText = 0x191C20, kText2 = 0x464D57, kText3 = 0x5C646F, kLine = 0xDDE1E6,
                    kHover = 0xE8EBEF, kMemory = 0x79808A, kOk = 0x16734A, kBad = 0xBF2A20, kSeries = 0xD46215;
 constexpr uint32_t kPhases[kLadderPhases] = {0x3F78C8, 0x1F947E, 0x9560AE, 0xB9832A, 0xA3ABB6};
-constexpr double kTop = 84, kRow = 46, kBarLeft = 236, kBarWidth = 360, kMemoryLeft = 812, kMemoryWidth = 110;
+constexpr double kTop = 84, kRow = 46, kBarLeft = 236, kBarWidth = 330, kMemoryLeft = 812, kMemoryWidth = 110;
 
 std::string threeDigits(double value) {
     const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;

@@ -264,7 +264,26 @@ void NumericsPage::updatePair() {
     if (two)
         pair_->setToolTips({QStringLiteral("A: %1").arg(a->name), QStringLiteral("B: %1").arg(b->name),
                             QStringLiteral("%1 against %2, in steps of two").arg(a->name, b->name)});
-    if (before != two) statisticChanged();
+    before != two ? statisticChanged() : showHint();
+}
+
+/// The unit, how often it is taken and, of two runs, which is shown or which is A and which B.
+void NumericsPage::showHint() {
+    const StatisticInfo& shown = info();
+    const bool ratio = pairShown() == kRatio;
+    const QString unit = ratio ? shown.statistic == experiments::Statistic::SqnrDb ? QStringLiteral("dB, A − B")
+                                                                                   : QStringLiteral("log₂ of A ÷ B")
+                               : shown.unit;
+    QString hint = shown.dear ? QStringLiteral("%1, every %2 steps").arg(unit).arg(probeEvery()) : unit;
+    const auto name = [](const RunInfo& info) {
+        constexpr int kLongest = 28;  // two of them beside the title; the switch's tooltips have them whole
+        return info.name.size() <= kLongest ? info.name : info.name.left(kLongest - 1) + QStringLiteral("…");
+    };
+    const RunInfo *a = controller().run(run()), *b = controller().run(otherRun());
+    if (a && b && pair_->isVisibleTo(this))
+        hint += ratio ? QStringLiteral("; A is %1, B %2").arg(name(*a), name(*b))
+                      : QStringLiteral("; of %1").arg(name(*(pairShown() == kRunA ? a : b)));
+    card_->setHint(hint);
 }
 
 NumericsPage::Pair NumericsPage::pairShown() const {

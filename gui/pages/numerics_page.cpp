@@ -361,10 +361,7 @@ void NumericsPage::statisticChanged() {
     }
     const bool ratio = pairShown() == kRatio;
     card_->setTitle(ratio ? shown.title + role + QStringLiteral(", A against B") : shown.title + role);
-    const QString unit = ratio ? shown.statistic == experiments::Statistic::SqnrDb ? QStringLiteral("dB, A − B")
-                                                                                   : QStringLiteral("log₂ of A ÷ B")
-                               : shown.unit;
-    card_->setHint(shown.dear ? QStringLiteral("%1, every %2 steps").arg(unit).arg(probeEvery()) : unit);
+    showHint();
     applyScale();
     heat_->setValueText([this](double value) { return shownText(value); });
     grid_->setValueText([&shown](double value) { return statisticText(shown, value); });

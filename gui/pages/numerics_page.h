@@ -78,6 +78,7 @@ class NumericsPage : public Page {
     void updateModes();
     void updatePair();
     Pair pairShown() const;
+    void showHint();
     QString otherRun() const;
     QString shownText(double value) const;
     void applyScale();

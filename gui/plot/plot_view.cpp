@@ -262,7 +262,8 @@ void PlotView::drawMarkers(QPainter& painter, const PlotCurve& curve) const {
     const QPointF origin = plotRect().topLeft();
     const auto range = xRange();
     const SeriesPyramid& data = *curve.data;
-    const size_t begin = data.lowerBound(range.low), end = data.lowerBound(range.high);
+    // A sample at the right end is in view.
+    const size_t begin = data.lowerBound(range.low), end = data.lowerBound(std::nextafter(range.high, HUGE_VAL));
     const auto place = [&](size_t i) { return toScene(data.x(i), double(data.y(i))) - origin; };
     if (curve.sampleMarker) {
         double last = -1e9;

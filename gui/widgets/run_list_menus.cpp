@@ -120,10 +120,14 @@ void RunListPanel::showListMenu() {
 void RunListPanel::renameRun(const QString& id) {
     const RunInfo* info = controller_.run(id);
     if (!info) return;
-    bool ok = false;
-    const QString name =
-        QInputDialog::getText(window(), tr("Rename run"), tr("Name"), QLineEdit::Normal, info->name, &ok).trimmed();
-    if (ok && !name.isEmpty()) controller_.rename(id, name);
+    QInputDialog ask(window());
+    ask.setWindowTitle(tr("Rename run"));
+    ask.setLabelText(tr("Name"));
+    ask.setTextValue(info->name);
+    ask.resize(480, ask.sizeHint().height());  // names are longer than the field that Qt makes
+    if (ask.exec() != QDialog::Accepted) return;
+    const QString name = ask.textValue().trimmed();
+    if (!name.isEmpty()) controller_.rename(id, name);
 }
 
 void RunListPanel::editNote(const QString& id) {

@@ -132,10 +132,12 @@ TEST(TrainingJob, PausesResumesChangesTheRateAndStops) {
     EXPECT_EQ(store.checkpoints(job.runId()).back().step, run.step);
     std::string events;
     for (const auto& event : store.events(job.runId())) events += event.kind + ":" + event.text + "\n";
-    for (const char* text :
-         {"Paused.", "Paused already.", "Resumed.", "Going on already.", "optimizer.learning_rate: 0.002 → 0.01",
-          "not understood: nonsense", "Stopped by the user"})
+    for (const char* text : {"Paused.", "Paused already.", "Resumed.", "Going on already.",
+                             "optimizer.learning_rate: 0.002 → 0.01", "not understood: nonsense", "Asked to stop."})
         EXPECT_THAT(events, HasSubstr(text));
+    const size_t stopped = events.find("Stopped by the user");
+    ASSERT_NE(stopped, std::string::npos) << events;
+    EXPECT_EQ(events.find("Stopped by the user", stopped + 1), std::string::npos) << "said once\n" << events;
     const Series rate = store.series(job.runId(), "lr");
     EXPECT_DOUBLE_EQ(rate.values.back(), 0.001 * (static_cast<double>(0.01f) / static_cast<double>(0.002f)));
 }

@@ -95,6 +95,31 @@ TEST(PlotView, OneOddStepShowsAtEveryWidthZoomAndExport) {
     }
 }
 
+TEST(PlotView, TheLastSampleHasItsMarker) {
+    auto series = std::make_shared<SeriesPyramid>();
+    for (int i = 0; i <= 100; i += 20) series->append(i, 1.f);
+    Shown shown(600, 200);
+    shown.link.setExtent(0, 100);
+    PlotContent content;
+    PlotCurve points = curve(QStringLiteral("val"), series, Ink::of(Token::Warn), 0);
+    points.sampleMarker = Marker::Circle;
+    content.curves = {points};
+    shown.view.setContent(content);
+    shown.link.setView(0, 100);
+    shown.settle();
+    const QImage image = shown.view.grab().toImage();
+    const QRectF plot = shown.view.plotRect();
+    const auto inked = [&](double left, double right) {
+        int count = 0;
+        for (int x = int(left); x < int(right); ++x)
+            for (int y = int(plot.top()); y < int(plot.bottom()); ++y)
+                count += image.pixel(x, y) == color(Token::Warn).rgb();
+        return count;
+    };
+    EXPECT_GT(inked(plot.left() + plot.width() * 0.78, plot.left() + plot.width() * 0.82), 8) << "the last but one";
+    EXPECT_GT(inked(plot.right() - 5, plot.right() + 1), 4) << "the last, of which half is in the plot";
+}
+
 /// A note of a curve is of what is in view, not of a step that a zoom has left outside.
 TEST(PlotView, NotesAreOfTheNewestSampleInView) {
     auto series = std::make_shared<SeriesPyramid>();

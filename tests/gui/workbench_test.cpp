@@ -217,7 +217,16 @@ TEST_F(Workbench, TwoRunsShowTheirRatio) {
     })) << page.heatmap()->cellAt(page.heatmap()->selected(), 420).value
         << " wanted " << wanted;
     EXPECT_TRUE(page.heatmap()->scale().symmetric);
+    const QString nameA = controller_.run(a_)->name, nameB = controller_.run(b_)->name;
+    const auto says = [&](const QString& words) {
+        for (const auto* label : page.findChildren<QLabel*>())
+            if (label->isVisible() && label->text().contains(words)) return true;
+        return false;
+    };
+    EXPECT_TRUE(says(QStringLiteral("A is %1, B %2").arg(nameA, nameB)));
     shoot(page, QStringLiteral("ratio"));
+    page.pairBar()->setCurrent(1);
+    EXPECT_TRUE(waitFor([&] { return says(QStringLiteral("; of %1").arg(nameB)); }));
 }
 
 TEST_F(Workbench, EveryStatisticHasCellsAndWords) {
