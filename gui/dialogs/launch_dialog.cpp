@@ -108,6 +108,14 @@ LaunchDialog::LaunchDialog(RunController& controller, QWidget* parent) : QDialog
     connect(form_, &SpecForm::edited, this, &LaunchDialog::edited);
     connect(&forecast_->grid(), &PlanGrid::cellToggled, this, &LaunchDialog::toggleCell);
     connect(&controller_, &RunController::runsChanged, this, &LaunchDialog::updateButtons);
+    connect(&controller_, &RunController::runChanged, this, [this](const QString& id) {
+        const RunInfo* info = controller_.run(id);
+        if (!info) return;
+        for (int row = 0; row < list_->count(); ++row)
+            if (list_->item(row)->data(kRun).toString() == id)
+                list_->item(row)->setData(kSummary, runStateName(info->state));
+        if (form_->errors().isEmpty()) updateButtons();
+    });
     for (const QKeySequence& key : {QKeySequence(Qt::CTRL | Qt::Key_Return), QKeySequence(Qt::CTRL | Qt::Key_Enter)})
         connect(new QShortcut(key, this), &QShortcut::activated, this, [this] {
             if (start_->isEnabled()) start();

@@ -123,8 +123,12 @@ void SpecForm::makeRunFields() {
     addHead(tr("Run"));
     QLineEdit* name = lineEdit(QStringLiteral("name"), tr("Name"), 224);
     name->setToolTip(tr("Name of the run in list and store"));
-    connect(name, &QLineEdit::textEdited, this,
-            [this](const QString& text) { nameEdited_ = !text.trimmed().isEmpty(); });
+    // A name left empty becomes the suggested one again, once the field is left: not while it is being typed.
+    connect(name, &QLineEdit::editingFinished, this, [this, name] {
+        if (!name->text().trimmed().isEmpty()) return;
+        name->setModified(false);
+        update();
+    });
     addField(tr("Name"), {QStringLiteral("name")}, {name});
     QComboBox* device = comboBox(QStringLiteral("device"), tr("Device"), {tr("Automatic")}, 224);
     device->setItemData(0, QStringLiteral("auto"));
@@ -244,7 +248,7 @@ void SpecForm::setRules(const std::vector<engine::PrecisionRule>& rules) {
 void SpecForm::setSpec(const RunSpec& spec) {
     filling_ = true;
     spec_ = spec;
-    nameEdited_ = false;
+    static_cast<QLineEdit*>(inputs_[QStringLiteral("name")])->setModified(false);
     clicked_.clear();
     for (const engine::PrecisionRule& rule : spec.trainer.precision.rules)
         if (!isTyped(rule)) clicked_.push_back(rule);
@@ -266,8 +270,8 @@ void SpecForm::update() {
     }
     if (found.empty()) found = experiments::validate(spec);
     spec_ = spec;
-    if (!nameEdited_)
-        static_cast<QLineEdit*>(inputs_[QStringLiteral("name")])->setText(QString::fromStdString(spec.defaultName()));
+    auto* name = static_cast<QLineEdit*>(inputs_[QStringLiteral("name")]);
+    if (!name->isModified()) name->setText(QString::fromStdString(spec.defaultName()));
     for (const auto& field : fields_) {
         if (field->remark) field->note->setText(field->remark(spec));
         if (!field->shown) continue;
@@ -302,7 +306,8 @@ void SpecForm::showErrors(const Errors& found) {
         field->error->setText(text);
         field->errorRow->setVisible(!text.isEmpty());
         for (QWidget* input : field->inputs) {
-            if (input->property("wrong").toBool() == !text.isEmpty() || !qobject_cast<QLineEdit*>(input)) continue;
+            const bool typed = qobject_cast<QLineEdit*>(input) || qobject_cast<QComboBox*>(input);
+            if (input->property("wrong").toBool() == !text.isEmpty() || !typed) continue;
             input->setProperty("wrong", !text.isEmpty());
             input->setAccessibleDescription(text);
             input->style()->unpolish(input);

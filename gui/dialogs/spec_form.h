@@ -88,7 +88,7 @@ class SpecForm : public QWidget {
     std::vector<engine::PrecisionRule> clicked_;
     std::vector<engine::PlantedFault> otherFaults_;  ///< after the one that the fields show
     QVector<FieldError> errors_;
-    bool filling_ = false, nameEdited_ = false;
+    bool filling_ = false;
 };
 
 }  // namespace mantissa::gui

@@ -92,7 +92,7 @@ void SpecForm::makeFaultFields() {
         const int linear = target->findText(target->currentText().section(QLatin1Char('/'), 0, 0), Qt::MatchStartsWith);
         target->setEditText(target->itemText(linear >= 0 ? linear : target->count() / 2));
     });
-    Field& where = addField(tr("Tensor"), {}, {target});
+    Field& where = addField(tr("Tensor"), {kTarget}, {target});
     where.show = [this, target](const RunSpec& spec) {
         offerTargets();
         if (!spec.trainer.faults.empty())
@@ -102,7 +102,7 @@ void SpecForm::makeFaultFields() {
     makeFaultNumbers(kind);
 }
 
-/// Step, channel and factor in one row; the errors of the whole fault stand under it.
+/// Step, channel and factor in one row; their errors stand under it, those of the tensor under its own field.
 void SpecForm::makeFaultNumbers(QComboBox* kind) {
     const auto word = [this](const QString& text) {
         return new TextLabel(text, Token::Text3, TextSize::Small, false, this);
@@ -175,7 +175,11 @@ Errors SpecForm::takeFault(RunSpec& spec) const {
     spec.trainer.faults.insert(spec.trainer.faults.begin(), fault);
     const QString refusal = QString::fromStdString(engine::faultRefusal(fault, spec.trainer));
     if (refusal.isEmpty()) return {};
-    return {{"faults", refusal.section(QStringLiteral("\": "), 1).toStdString(), {}}};
+    const QString sentence = refusal.section(QStringLiteral("\": "), 1);
+    const bool ofNumber = sentence.startsWith(QStringLiteral("step ")) ||
+                          sentence.startsWith(QStringLiteral("channel ")) ||
+                          sentence.startsWith(QStringLiteral("value: "));
+    return {{ofNumber ? "faults" : kTarget.toStdString(), sentence.toStdString(), {}}};
 }
 
 }  // namespace mantissa::gui

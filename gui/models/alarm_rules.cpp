@@ -313,4 +313,11 @@ std::vector<Finding> findings(const experiments::RunHealth& health,
     return result;
 }
 
+const Finding& worstFinding(const std::vector<Finding>& found) {
+    return *std::max_element(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
+        const bool finiteA = a.rank != 0, finiteB = b.rank != 0;
+        return finiteA != finiteB ? finiteA : a.level != b.level ? a.level < b.level : a.value < b.value;
+    });
+}
+
 }  // namespace mantissa::gui

@@ -66,6 +66,9 @@ QString healthText(experiments::AlarmKind kind, double standing);
 std::vector<Finding> findings(const experiments::RunHealth& health,
                               const std::vector<engine::CatalogueEntry>& catalogue,
                               const std::vector<experiments::RunEvent>& events);
+/// The worst of them: one that is not finite, else the one furthest over its limits. The ranking is by kind instead, so
+/// that one just clipped may stand before one that all underflows. found: not empty.
+const Finding& worstFinding(const std::vector<Finding>& found);
 /// Colours of the health grid by TensorHealth::ratio: 1 = at the amber limit.
 HeatScale healthScale();
 

@@ -221,11 +221,10 @@ void LivePage::updateFigures() {
             health.meaning = QStringLiteral("none over a limit");
             health.glyph = int(Glyph::Check);
         } else {
-            health.meaning = QStringLiteral("worst: %1").arg(found.front().what);
-            health.meaningToken = found.front().rank == 0    ? Token::Nonfinite
-                                  : found.front().level == 2 ? Token::Bad
-                                                             : Token::Warn;
-            health.glyph = int(found.front().level == 2 ? Glyph::Bad : Glyph::Warning);
+            const Finding& worst = worstFinding(found);
+            health.meaning = QStringLiteral("worst: %1").arg(worst.what);
+            health.meaningToken = worst.rank == 0 ? Token::Nonfinite : worst.level == 2 ? Token::Bad : Token::Warn;
+            health.glyph = int(worst.level == 2 ? Glyph::Bad : Glyph::Warning);
         }
     } else if (run_.loaded() && !run_.document().catalogue.empty()) {
         Figure& precision = add("Precision", info ? info->recipe : notMeasured(), QString());

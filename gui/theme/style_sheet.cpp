@@ -57,6 +57,7 @@ QSpinBox:disabled { color: @disabled; border-color: @line; }
 QComboBox { background: @raised; color: @text; border: 1px solid @line2; border-radius: 4px; padding: 0 8px 0 9px; min-height: 26px; }
 QComboBox:hover { background: @hover; }
 QComboBox:focus { border-color: @accent; }
+QComboBox[wrong="true"] { border-color: @bad; }
 QComboBox:disabled { color: @disabled; border-color: @line; }
 QComboBox::drop-down { border: none; width: 20px; }
 QComboBox::down-arrow { image: url("@chevron"); width: 12px; height: 12px; }

@@ -177,6 +177,9 @@ TEST(AlarmRules, RanksNonFiniteClipUnderflowStaleness) {
     EXPECT_EQ(found[1].since, QStringLiteral("since 790"));
     EXPECT_EQ(found[2].tensor, 0);
     EXPECT_EQ(found[3].tensor, 1);
+    EXPECT_EQ(worstFinding(found).tensor, 2) << "far over its red limit, though clipping ranks first";
+    health.tensors[1].nonFinite = true;
+    EXPECT_EQ(worstFinding(findings(health, catalogue, {alert})).tensor, 1);
 }
 
 }  // namespace

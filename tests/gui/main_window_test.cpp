@@ -22,6 +22,7 @@
 #include "gui/pages/formats_page.h"
 #include "gui/widgets/command_palette.h"
 #include "gui/widgets/format_widgets.h"
+#include "gui/widgets/run_card.h"
 #include "tests/gui/widget_walk.h"
 
 namespace {
@@ -204,6 +205,29 @@ TEST_F(Window, LaunchKeepsEveryRecipeOfASpec) {
     }
 }
 
+/// The suggested name gives way to the first key, and comes back where the field is left empty.
+TEST_F(Window, LaunchTakesATypedName) {
+    LaunchDialog& dialog = window_->openLaunch();
+    SpecForm& form = dialog.form();
+    auto* name = static_cast<QLineEdit*>(form.input(QStringLiteral("name")));
+    const QString suggested = form.name();
+    ASSERT_FALSE(suggested.isEmpty());
+    name->selectAll();
+    QTest::keyClicks(name, QStringLiteral("healthy"));
+    EXPECT_EQ(form.name(), QStringLiteral("healthy"));
+    auto* seed = static_cast<QLineEdit*>(form.input(QStringLiteral("seed")));
+    ASSERT_NE(seed, nullptr);
+    seed->selectAll();
+    QTest::keyClicks(seed, QStringLiteral("7"));
+    EXPECT_EQ(form.name(), QStringLiteral("healthy")) << "another field does not touch a typed name";
+    name->selectAll();
+    QTest::keyClick(name, Qt::Key_Delete);
+    EXPECT_EQ(form.name(), QString()) << "not while it is being typed";
+    QTest::keyClick(name, Qt::Key_Tab);
+    Q_EMIT name->editingFinished();
+    EXPECT_TRUE(form.name().endsWith(QStringLiteral("s7"))) << form.name().toStdString();
+}
+
 TEST_F(Window, LaunchPlantsAFault) {
     LaunchDialog& dialog = window_->openLaunch();
     SpecForm& form = dialog.form();
@@ -230,6 +254,9 @@ TEST_F(Window, LaunchPlantsAFault) {
     type(target->lineEdit(), "h.9.mlp.fc1/grad_output");
     EXPECT_FALSE(dialog.startButton()->isEnabled());
     ASSERT_EQ(form.errors().size(), 1);
+    EXPECT_EQ(form.errors().first().title, QStringLiteral("Tensor"));
+    EXPECT_TRUE(target->property("wrong").toBool());
+    EXPECT_FALSE(line("faults.step")->property("wrong").toBool());
     EXPECT_TRUE(form.errors().first().message.contains(QStringLiteral("no such tensor")))
         << form.errors().first().message.toStdString();
     type(target->lineEdit(), "h.2.mlp.fc1/grad_output");
@@ -311,8 +338,13 @@ TEST_F(Window, ControlReturnStartsATinyRunThatFinishes) {
     EXPECT_EQ(window_->runList().currentId(), id);
     controller_->rename(id, QStringLiteral("first"));
     EXPECT_TRUE(waitFor([&] { return controller_->run(id)->name == QLatin1String("first"); }));
+    RunCard card(*controller_);
+    card.setRuns({id, QStringLiteral("gone")});
+    EXPECT_TRUE(card.asText().contains(QStringLiteral("none pinned"))) << card.asText().toStdString();
     controller_->setBaseline(id);
     EXPECT_TRUE(waitFor([&] { return controller_->baseline() == id; }));
+    EXPECT_TRUE(waitFor([&] { return !card.asText().contains(QStringLiteral("none pinned")); }, 3000))
+        << "the card of several runs names the baseline too";
     controller_->deleteRun(id);
     EXPECT_TRUE(waitFor([&] { return controller_->runs().isEmpty(); }));
 }
