@@ -356,8 +356,10 @@ double measure(const Reading& reading, const Finding& finding, const std::string
     return std::isnan(mean) ? 0 : mean;
 }
 
+/// steps: those since the change; shared: of how many of them the losses are the means, where both runs have them (0:
+/// the losses are of different steps).
 void describe(AppliedChange& applied, const Reading& reading, const Finding& finding, const std::string& figureName,
-              double lossBefore, double lossAfter, int64_t steps) {
+              double lossBefore, double lossAfter, int64_t steps, int64_t shared) {
     const Figure* figure = figureOf(figureName);
     std::string text;
     if (figure != nullptr) {
@@ -371,7 +373,8 @@ void describe(AppliedChange& applied, const Reading& reading, const Finding& fin
     if (!std::isnan(lossAfter))
         text += fmt::format("{}loss {} → {:.4g}", text.empty() ? "" : "; ",
                             std::isnan(lossBefore) ? std::string("not finite") : fmt::format("{:.4g}", lossBefore),
-                            lossAfter);
+                            lossAfter) +
+                (shared > 0 && shared < steps ? fmt::format(" over {} steps of both", shared) : "");
     if (finding.kind == "non_finite") applied.ended = applied.ended && std::isfinite(lossAfter);
     applied.brought = text.empty() ? "no step has been recorded since" : text + ".";
 }
@@ -440,7 +443,7 @@ void findApplied(RunStore& store, const Reading& reading, Finding& finding) {
         const int64_t span = end - step + 1;
         describe(applied, reading, finding, figure,
                  meanLoss(reading.loss, std::max(finding.firstStep, step - span), step - 1),
-                 meanLoss(reading.loss, step, end), span);
+                 meanLoss(reading.loss, step, end), span, 0);
         finding.applied.push_back(std::move(applied));
     }
     for (const auto& run : store.runs()) {
@@ -460,8 +463,12 @@ void findApplied(RunStore& store, const Reading& reading, Finding& finding) {
         const int64_t end = child.lastStep();
         applied.before = measure(reading, finding, figure, finding.firstStep, last);
         applied.after = measure(child, finding, figure, std::max(applied.step, finding.firstStep), end);
-        describe(applied, reading, finding, figure, meanLoss(reading.loss, finding.firstStep, last),
-                 meanLoss(child.loss, std::max(applied.step, finding.firstStep), end), end - applied.step + 1);
+        // The loss falls with the steps, so both means are of the same ones, as far as the runs share any.
+        const int64_t from = std::max(applied.step, finding.firstStep), both = std::min(last, end);
+        const bool shares = both >= from;
+        describe(applied, reading, finding, figure,
+                 meanLoss(reading.loss, shares ? from : finding.firstStep, shares ? both : last),
+                 meanLoss(child.loss, from, shares ? both : end), end - applied.step + 1, shares ? both - from + 1 : 0);
         finding.applied.push_back(std::move(applied));
     }
 }
