@@ -1,5 +1,7 @@
 #include "gui/controller/run_controller.h"
 
+#include <sys/stat.h>
+
 #include <QDateTime>
 #include <QElapsedTimer>
 #include <QSet>
@@ -23,6 +25,13 @@ struct Overloaded : Ts... {
 };
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
+
+/// Device and inode of the file at a path; none where there is none.
+std::optional<std::pair<uint64_t, uint64_t>> fileAt(const std::string& path) {
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0) return std::nullopt;
+    return std::pair<uint64_t, uint64_t>{found.st_dev, found.st_ino};
+}
 
 /// What the run list shows is equal (so that quiet polls repaint nothing).
 bool sameRow(const RunInfo& a, const RunInfo& b) {
@@ -105,10 +114,13 @@ void RunController::openStore(const QString& path) {
             }
         };
         reader_.post([c, reopen] { reopen(c->reader, c->readerProblem); });
-        poller_.post([c, reopen] {
+        poller_.post([c, reopen, file] {
             QString ignored;
             reopen(c->poller, ignored);
             c->version = -1;
+            c->path = file;
+            c->file = fileAt(file);
+            c->gone = c->other = 0;
         });
         toGui([this, status, error = c->writerProblem] {
             store_ = status;
@@ -153,11 +165,36 @@ void RunController::poll() {
         } catch (const std::exception& exception) {
             toGui([this, text = sentence(exception)] { reportProblem(text); });
         }
+        lookAtFile(*c);
         toGui([this, rows = std::move(rows), status, changed]() mutable {
             polling_ = false;
             if (status.open) takeRuns(std::move(rows), status, changed);
         });
     });
+}
+
+void RunController::lookAtFile(Connections& c) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!c.poller || now - c.lastFile < kListEvery) return;
+    c.lastFile = now;
+    const auto found = fileAt(c.path);
+    c.gone = found ? 0 : c.gone + 1;
+    c.other = found && found != c.file ? c.other + 1 : 0;
+    const QString path = QString::fromStdString(c.path);
+    if (c.gone == 2)
+        toGui([this, path] {
+            if (path != store_.path) return;
+            reportProblem(
+                tr("%1 was moved or deleted. What is shown is still read from it; a new run begins a new file, "
+                   "and what trains now is lost with the old one.")
+                    .arg(path));
+        });
+    if (c.other == 2)
+        toGui([this, path] {
+            if (path != store_.path) return;
+            openStore(path);
+            reportProblem(tr("%1 is another file than the one that was open: it was read anew.").arg(path));
+        });
 }
 
 void RunController::takeRuns(std::vector<experiments::RunSummary> rows, const StoreStatus& status, bool dataChanged) {

@@ -175,12 +175,16 @@ class RunController : public QObject {
 
   private:
     struct Job;
+    struct Connections;
     void readLater(std::function<void(experiments::RunStore*, const QString&)> job);
     void writeLater(std::function<void(experiments::RunStore&)> job, const QString& doneText = QString());
     void toGui(std::function<void()> call);
     void reportProblem(const QString& text);
     void tick();
     void poll();
+    /// Poller's thread, four times a second: whether the path still names the file that was opened. Twice gone: a
+    /// problem is told; twice another file: that one is opened.
+    void lookAtFile(Connections& connections);
     void takeRuns(std::vector<experiments::RunSummary> rows, const StoreStatus& status, bool dataChanged);
     void drainJobs();
     void noteEnd();
@@ -190,7 +194,6 @@ class RunController : public QObject {
     experiments::TrainingJob* ownJob(const QString& id) const;
     void command(const QString& id, const char* name, void (experiments::TrainingJob::*call)());
 
-    struct Connections;
     std::shared_ptr<Connections> connections_;  ///< one per background thread; touched there only
     StoreStatus store_;
     QVector<RunInfo> runs_;
