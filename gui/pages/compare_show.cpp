@@ -5,6 +5,7 @@
 #include <QTableView>
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "gui/format/numbers.h"
 #include "gui/models/alarm_rules.h"
@@ -19,7 +20,8 @@ using namespace experiments;
 
 namespace {
 
-constexpr size_t kFew = 8;  ///< groups with a style of their own
+constexpr size_t kFew = 8;         ///< groups with a style of their own
+constexpr size_t kFewPoints = 10;  ///< of a curve: with fewer, each counts for its scale
 
 /// Inside a group the name shows only what varies: "nano · bf16" and "nano · fp8 delayed" lose "nano · ".
 template <class Groups>
@@ -85,6 +87,13 @@ std::vector<ComparePage::Group> ComparePage::groups() const {
             result.push_back(std::move(group));
         }
         stripCommon(result);
+        // A group takes the last run of each seed. What was run before with the same settings and seed stands alone.
+        std::vector<Group> repeats;
+        for (const QString& id : order())
+            if (std::none_of(result.begin(), result.end(), [&](const Group& one) { return one.runs.contains(id); }))
+                repeats.push_back({controller().run(id) ? controller().run(id)->name : id, {id}, styleOf(id), nullptr});
+        if (result.size() + repeats.size() <= kFew)
+            std::move(repeats.begin(), repeats.end(), std::back_inserter(result));
         return result;
     }
     for (const QString& id : order()) {
@@ -201,10 +210,12 @@ void ComparePage::rebuildCurves() {
         }
     }
     if (high >= low) {
+        size_t fewest = kFewPoints;  // of a curve of the lower chart
+        for (const PlotCurve& gap : gaps.curves) fewest = std::min(fewest, gap.data->size());
         link_.setMinimumSpan(time ? 0.1 : tokens ? 1000 : 4);
         link_.setExtent(std::min(low, axis() == Axis::Step ? 0.0 : low), high);
-        below.sizeFrom =
-            low + 0.2 * (high - low);  // the first fifth is the fall from the start: it may leave the scale
+        // The first fifth is the fall from the start: it may leave the scale, where that is not much of a curve.
+        if (fewest >= kFewPoints) below.sizeFrom = low + 0.2 * (high - low);
     }
     if (loss && floor_) {
         content.lines.push_back(
@@ -311,7 +322,9 @@ void ComparePage::rebuildFinal() {
     const std::vector<Group> all = groups();
     const Finals numbers = finals(all);
     size_t most = 1;
+    qsizetype repeats = visibleRuns().size();  // that groups() leaves out
     for (const Group& group : all) {
+        repeats -= group.runs.size();
         most = std::max(most, size_t(group.runs.size()));
         if (all.size() <= kFew || group.runs.size() == 1) {
             rows.push_back(finalRow(group, numbers));
@@ -322,10 +335,12 @@ void ComparePage::rebuildFinal() {
             rows.push_back(finalRow(single, numbers));
         }
     }
-    const QString what = most > 1 && all.size() <= kFew
-                             ? QStringLiteral("mean ± standard deviation of up to %1 seeds").arg(most)
-                         : rows.size() == 1 ? QStringLiteral("1 run")
-                                            : QStringLiteral("%1 runs").arg(rows.size());
+    QString what = most > 1 && all.size() <= kFew
+                       ? QStringLiteral("mean ± standard deviation of up to %1 seeds").arg(most)
+                   : rows.size() == 1 ? QStringLiteral("1 run")
+                                      : QStringLiteral("%1 runs").arg(rows.size());
+    if (compared_ && repeats > 0)
+        what += QStringLiteral(", %1 with settings and seed of a later one left out").arg(repeats);
     const QString where = QString::fromStdString(comparedAt(comparison_));
     finalHint_->setText(where.isEmpty() ? what : QStringLiteral("%1 · %2").arg(what, where));
     final_->setRows(std::move(rows));

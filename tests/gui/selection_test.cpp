@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QLabel>
 #include <QTableView>
 #include <QTemporaryDir>
 #include <QTest>
 #include <memory>
 
+#include "gui/format/numbers.h"
 #include "gui/main_window.h"
+#include "gui/pages/compare_page.h"
+#include "gui/widgets/figures_card.h"
 #include "gui/widgets/run_card.h"
 #include "tests/support/synthetic_store.h"
 
@@ -64,6 +68,43 @@ class Selection : public testing::TestWithParam<const char*> {
 };
 QTemporaryDir* Selection::folder_ = nullptr;
 QString Selection::id_;
+
+/// A run and its repeat with the same settings and seed are two on Compare; of very many the page says how many it
+/// drew.
+TEST(CompareRepeats, AreShownOrCounted) {
+    QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("runs.mantissa"));
+    SyntheticRun run;
+    run.scalarsOnly = true;
+    QStringList ids;
+    for (int i = 0; i < 9; ++i) {
+        run.name = "again " + std::to_string(i);
+        ids << QString::fromStdString(addSyntheticRun(path.toStdString(), run));
+    }
+    RunController controller;
+    controller.openStore(path);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return controller.runs().size() == 9; }, 20000));
+    ComparePage page(controller);
+    page.resize(1136, 817);
+    page.show();
+    const auto hint = [&] {
+        QStringList texts;
+        for (const QLabel* label : page.findChildren<QLabel*>()) texts << label->text();
+        return texts.join(QLatin1Char('|'));
+    };
+    page.setVisibleRuns(ids.mid(0, 2));
+    page.setRun(ids[0]);
+    const auto* tiles = page.findChild<FiguresCard*>();
+    ASSERT_TRUE(QTest::qWaitFor(  // until the comparison has been read
+        [&] { return !tiles->figures().empty() && tiles->figures()[0].value != notMeasured(); }, 20000));
+    EXPECT_EQ(tiles->figures().size(), 2u);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return page.finalNumbers()->rowCount() == 2; }, 5000));
+    EXPECT_TRUE(QTest::qWaitFor([&] { return page.curvesView()->content().curves.size() == 2; }, 5000));
+    page.setVisibleRuns(ids);
+    EXPECT_TRUE(QTest::qWaitFor(
+        [&] { return hint().contains(QStringLiteral("8 with settings and seed of a later one left out")); }, 20000))
+        << hint().toStdString();
+}
 
 TEST_P(Selection, AClickBesideTheRunsLeavesNoneSelected) {
     QWidget* list = window_->runList().table().viewport();
