@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -264,8 +265,14 @@ int runLadder(const Context& context, const Options& options) {
     InterruptCounter counter;
     LadderJob ladder(std::move(job));
     std::string said;
+    bool asked = false;
     while (!ladder.ended()) {
-        if (counter.count() > 0) ladder.stop();
+        // A step of a large model on a CPU takes minutes and cannot be left in its middle; the store bears the end.
+        if (counter.count() > 1) std::_Exit(kInterrupted);
+        if (counter.count() == 1 && !asked) {
+            ladder.stop(), asked = true;
+            std::fprintf(stderr, "Stopping after the step that is going; Ctrl-C again ends the program at once.\n");
+        }
         if (!context.quiet) tell(ladder.progress(), said);
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

@@ -108,8 +108,12 @@ int follow(const Context& context, const RunSpec& spec, JobOptions options) {
                         printer.note(hungUp ? "The terminal was closed: stopping with a checkpoint."
                                             : "The reader of standard output has gone: stopping with a checkpoint.");
         if (now >= 1 && told == 0)
-            job.stop(), told = 1, printer.note("Stopping with a checkpoint; Ctrl-C again stops at once.");
-        if (now >= 2 && told == 1) job.stopNow(), told = 2, printer.note("Stopping at once.");
+            job.stop(), told = 1, printer.note("Stopping with a checkpoint; Ctrl-C again stops without one.");
+        if (now >= 2 && told == 1)
+            job.stopNow(),
+                told = 2,
+                printer.note(
+                    "Stopping without a checkpoint as soon as this step ends; Ctrl-C again ends the program at once.");
         if (now >= 3) std::_Exit(kInterrupted);
         std::unique_lock lock(mutex);
         arrived.wait_for(lock, std::chrono::milliseconds(50), [&] { return fresh; });

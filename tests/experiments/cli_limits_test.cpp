@@ -145,6 +145,19 @@ TEST_F(Limits, ARefusedLadderSaysWhy) {
         EXPECT_EQ(rung.at("status"), rung.at("rung") == "bf16" ? "refused" : "not_run") << rung;
 }
 
+/// A step that takes minutes (here 65,536 parts) does not hold the second Ctrl-C of a ladder.
+TEST_F(Limits, ASecondInterruptEndsALadderInItsStep) {
+    const auto start = std::chrono::steady_clock::now();
+    const Result result = shell(
+        "$M ladder tiny --set data.path=text:generated --set train.accumulation=65536 --rungs bf16 & p=$!; "
+        "sleep 2; kill -INT $p; sleep 1; kill -INT $p; wait $p");
+    EXPECT_EQ(result.code, 130) << result.err;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+    EXPECT_THAT(result.err, HasSubstr("Ctrl-C again ends the program at once"));
+    EXPECT_EQ(shell("$M store check").code, 0);
+    EXPECT_EQ(shell("$M list --json").json()[0]["status"], "interrupted");
+}
+
 /// One timed step has no spread, and what it brought cannot be told.
 TEST_F(Limits, ALadderOfOneStepTellsNoTimes) {
     const Result result = shell(
