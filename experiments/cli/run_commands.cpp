@@ -96,7 +96,7 @@ int follow(const Context& context, const RunSpec& spec, JobOptions options) {
     };
     options.headless = true;
     TrainingJob job(spec, std::move(options));
-    RunPrinter printer(context.json, context.quiet, spec.trainer.steps);
+    RunPrinter printer(context.json, context.quiet, spec.trainer.steps, job.runId());
     int told = 0;
     while (true) {
         const bool over = job.ended();

@@ -24,8 +24,8 @@ Json planJson(uint64_t bytes, const std::map<std::string, uint64_t>& by) {
 
 }  // namespace
 
-RunPrinter::RunPrinter(bool json, bool quiet, int64_t steps)
-    : json_(json), quiet_(quiet), terminal_(::isatty(STDERR_FILENO) != 0), steps_(steps) {}
+RunPrinter::RunPrinter(bool json, bool quiet, int64_t steps, std::string run)
+    : json_(json), quiet_(quiet), terminal_(::isatty(STDERR_FILENO) != 0), steps_(steps), run_(std::move(run)) {}
 
 void RunPrinter::print(const JobMessage& message) {
     std::visit([this](const auto& value) { on(value); }, message);

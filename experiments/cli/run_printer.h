@@ -10,7 +10,8 @@ namespace mantissa::experiments::cli {
 
 class RunPrinter {
   public:
-    RunPrinter(bool json, bool quiet, int64_t steps);
+    /// run: its id, named at the end of one that never starts.
+    RunPrinter(bool json, bool quiet, int64_t steps, std::string run);
     void print(const JobMessage& message);
     void note(const std::string& text);  ///< a line on standard error
     const JobEnded& ended() const { return ended_; }

@@ -78,7 +78,7 @@ void StepLedger::paintBar(QPainter& painter, const LedgerBar& bar, double y, dou
     }
 }
 
-void StepLedger::paintLegend(QPainter& painter, const QStringList& names, double y, double left, bool memory) const {
+double StepLedger::paintLegend(QPainter& painter, const QStringList& names, double y, double left, bool memory) const {
     painter.setFont(uiFont(TextSize::Small));
     const QFontMetricsF metrics(painter.font());
     double x = left;
@@ -87,8 +87,9 @@ void StepLedger::paintLegend(QPainter& painter, const QStringList& names, double
             continue;  // a category that takes no memory
         }
         const double width = metrics.horizontalAdvance(names[i]) + 13;
-        if (x + width > this->width() - 4) {
-            break;
+        if (x > left && x + width > this->width() - 4) {
+            x = left;
+            y += 15;
         }
         painter.fillRect(QRectF(x, y + 4, 7, 7),
                          memory ? Theme::instance().memoryColor(i) : color(kPhases[std::min(i, 4)]));
@@ -96,6 +97,7 @@ void StepLedger::paintLegend(QPainter& painter, const QStringList& names, double
         painter.drawText(QRectF(x + 11, y, width, 15), Qt::AlignLeft | Qt::AlignVCenter, names[i]);
         x += width + 10;
     }
+    return y + 15;
 }
 
 void StepLedger::paintEvent(QPaintEvent*) {
@@ -114,8 +116,7 @@ void StepLedger::paintEvent(QPaintEvent*) {
         y += 22;
     }
     if (!bars_.empty()) {
-        paintLegend(painter, phaseNames(), y, 12 + labelWidth + 8, false);
-        y += 26;
+        y = paintLegend(painter, phaseNames(), y, 12 + labelWidth + 8, false) + 11;
     } else {
         painter.setFont(uiFont(TextSize::Small));
         painter.setPen(color(Token::Text3));

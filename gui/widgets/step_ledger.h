@@ -34,7 +34,8 @@ class StepLedger : public QWidget {
         QString text;
     };
     void paintBar(QPainter& painter, const LedgerBar& bar, double y, double labelWidth, double whole, bool memory);
-    void paintLegend(QPainter& painter, const QStringList& names, double y, double left, bool memory) const;
+    /// In as many lines as the width asks for; returns where the next thing may begin.
+    double paintLegend(QPainter& painter, const QStringList& names, double y, double left, bool memory) const;
     std::vector<LedgerBar> bars_;
     LedgerBar memory_;
     QStringList categories_;

@@ -145,6 +145,14 @@ TEST_F(Limits, ARefusedLadderSaysWhy) {
         EXPECT_EQ(rung.at("status"), rung.at("rung") == "bf16" ? "refused" : "not_run") << rung;
 }
 
+/// The last line of a run that never started names it, so that a script finds it in the store.
+TEST_F(Limits, ARefusedRunNamesItselfAtItsEnd) {
+    const Result result = shell("$M run tiny --json --set data.path=text:generated --device cuda:99");
+    EXPECT_EQ(result.code, 4);
+    const Json end = Json::parse(result.out.substr(result.out.rfind("{\"event\":\"end\"")));
+    EXPECT_EQ(end.at("run"), shell("$M list --json").json()[0].at("run"));
+}
+
 /// A step that takes minutes (here 65,536 parts) does not hold the second Ctrl-C of a ladder.
 TEST_F(Limits, ASecondInterruptEndsALadderInItsStep) {
     const auto start = std::chrono::steady_clock::now();

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <QImage>
 #include <cmath>
+
+#include "gui/widgets/step_ledger.h"
 
 namespace {
 
@@ -87,6 +90,24 @@ TEST(Theme, SwitchEmitsOnceAndChangesPalette) {
     theme.setChoice(ThemeChoice::Dark);
     EXPECT_EQ(count, 2);
     QObject::disconnect(connection);
+}
+
+/// Every category of the memory bar is named below it, also where the line is too short for all of them.
+TEST(StepLedgerWidget, NamesEveryPartWhereTheLineIsShort) {
+    StepLedger ledger;
+    ledger.setMemory({QString(), {5e6, 6e6, 32e6, 1e6, 4e6}, QStringLiteral("49.2 MiB")},
+                     {QStringLiteral("weights"), QStringLiteral("moments"), QStringLiteral("activations"),
+                      QStringLiteral("workspace"), QStringLiteral("host")},
+                     QStringLiteral("MiB"));
+    ledger.resize(380, 140);
+    const QImage image = ledger.grab().toImage();
+    for (int category = 0; category < 5; ++category) {
+        int found = 0;
+        for (int y = 46; y < image.height(); ++y)  // the bar ends at 42
+            for (int x = 0; x < image.width(); ++x)
+                found += image.pixel(x, y) == Theme::instance().memoryColor(category).rgb();
+        EXPECT_GE(found, 35) << "the square of category " << category;  // 7 × 7, its edges blended
+    }
 }
 
 }  // namespace
