@@ -204,7 +204,7 @@ void findCrossing(Crossover& result) {
     const bool below = std::any_of(points.begin(), points.end(), slower);
     const bool above = std::any_of(points.begin(), points.end(), faster);
     if (!below && !above) {
-        result.text = "which is faster cannot be told at any width: the steps scatter more than the difference is";
+        result.text = "which is faster cannot be told at any width";
         return;
     }
     if (!below || !above) {
