@@ -178,23 +178,26 @@ void RunController::lookAtFile(Connections& c) {
     if (!c.poller || now - c.lastFile < kListEvery) return;
     c.lastFile = now;
     const auto found = fileAt(c.path);
+    const auto log = fileAt(c.path + "-wal");
+    if (found == c.file) c.log = log;
     c.gone = found ? 0 : c.gone + 1;
     c.other = found && found != c.file ? c.other + 1 : 0;
-    const QString path = QString::fromStdString(c.path);
-    if (c.gone == 2)
-        toGui([this, path] {
-            if (path != store_.path) return;
-            reportProblem(
-                tr("%1 was moved or deleted. What is shown is still read from it; a new run begins a new file, "
-                   "and what trains now is lost with the old one.")
+    if (c.gone != 2 && c.other != 2) return;
+    // SQLite would play the old file's log into the new one: it goes only when this program lets go of it.
+    const bool oldLog = log && log == c.log;
+    toGui([this, path = QString::fromStdString(c.path), gone = c.gone == 2, oldLog] {
+        if (path != store_.path) return;
+        if (gone)
+            return reportProblem(
+                tr("%1 was moved or deleted. What is shown is still read from it; a new run begins a new file.")
                     .arg(path));
-        });
-    if (c.other == 2)
-        toGui([this, path] {
-            if (path != store_.path) return;
-            openStore(path);
-            reportProblem(tr("%1 is another file than the one that was open: it was read anew.").arg(path));
-        });
+        if (oldLog)
+            return reportProblem(tr("%1 was replaced by another file while the log of the old one, %1-wal, was in use. "
+                                    "Close this window and open it again before anything else reads it.")
+                                     .arg(path));
+        openStore(path);
+        reportProblem(tr("%1 is another file than the one that was open: it was read anew.").arg(path));
+    });
 }
 
 void RunController::takeRuns(std::vector<experiments::RunSummary> rows, const StoreStatus& status, bool dataChanged) {

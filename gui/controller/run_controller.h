@@ -183,7 +183,8 @@ class RunController : public QObject {
     void tick();
     void poll();
     /// Poller's thread, four times a second: whether the path still names the file that was opened. Twice gone: a
-    /// problem is told; twice another file: that one is opened.
+    /// problem is told; twice another file: that one is opened, unless
+    /// the log of the old file stands beside it.
     void lookAtFile(Connections& connections);
     void takeRuns(std::vector<experiments::RunSummary> rows, const StoreStatus& status, bool dataChanged);
     void drainJobs();

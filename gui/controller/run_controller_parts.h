@@ -23,9 +23,9 @@ struct RunController::Connections {
     experiments::RunQueue queue;  // writer's thread
     int64_t version = -1;         // poller's thread from here on
     std::chrono::steady_clock::time_point lastList{}, lastFile{};
-    std::string path;                                   // of the open store
-    std::optional<std::pair<uint64_t, uint64_t>> file;  // device and inode of the file that was opened
-    int gone = 0, other = 0;                            // looks in a row that found no file, another file, at the path
+    std::string path;                                        // of the open store
+    std::optional<std::pair<uint64_t, uint64_t>> file, log;  // device and inode of the file that was opened, of its WAL
+    int gone = 0, other = 0;  // looks in a row that found no file, another file, at the path
 };
 
 struct RunController::Job {

@@ -4,7 +4,6 @@
 
 #include <QApplication>
 #include <QElapsedTimer>
-#include <QFile>
 #include <QLabel>
 #include <QTemporaryDir>
 #include <QTest>
@@ -406,32 +405,6 @@ TEST_F(Pages, TileTableAndChartOfCompareAreOfTheSameStep) {
         << texts.join(QLatin1Char('|')).toStdString();
     EXPECT_LE(gap->options().sizeFrom, curve.x(0)) << "of so few points each counts for the scale";
     shoot(page, QStringLiteral("compare-lengths"));
-}
-
-/// A store moved away under an open window is told; another one put in its place is read.
-TEST(RunControllerFile, AStoreReplacedOnDiskIsReadAnew) {
-    QTemporaryDir folder;
-    const QString path = folder.filePath(QStringLiteral("runs.mantissa")),
-                  other = folder.filePath(QStringLiteral("other.mantissa"));
-    SyntheticRun run;
-    run.name = "first";
-    addSyntheticRun(path.toStdString(), run);
-    run.name = "another";
-    addSyntheticRun(other.toStdString(), run);
-    RunController controller;
-    QStringList problems;
-    QObject::connect(&controller, &RunController::problem, &controller,
-                     [&problems](const QString& text) { problems << text; });
-    controller.openStore(path);
-    ASSERT_TRUE(waitFor([&] { return controller.runs().size() == 1; }));
-    for (const char* suffix : {"", "-wal", "-shm"}) QFile::remove(path + QLatin1String(suffix));
-    EXPECT_TRUE(waitFor([&] { return !problems.isEmpty(); }));
-    EXPECT_TRUE(problems.value(0).contains(QStringLiteral("moved or deleted")))
-        << problems.join(QLatin1Char('|')).toStdString();
-    ASSERT_TRUE(QFile::rename(other, path));
-    EXPECT_TRUE(waitFor(
-        [&] { return controller.runs().size() == 1 && controller.runs().first().name == QStringLiteral("another"); }));
-    EXPECT_EQ(problems.size(), 2) << problems.join(QLatin1Char('|')).toStdString();
 }
 
 TEST_F(Pages, AnAnswerForTheLastRunIsDropped) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QFile>
 #include <QLabel>
 #include <QTableView>
 #include <QTemporaryDir>
@@ -104,6 +105,63 @@ TEST(CompareRepeats, AreShownOrCounted) {
     EXPECT_TRUE(QTest::qWaitFor(
         [&] { return hint().contains(QStringLiteral("8 with settings and seed of a later one left out")); }, 20000))
         << hint().toStdString();
+}
+
+/// A store moved away under an open window is told; another one put in its place is read.
+TEST(RunControllerFile, AStoreReplacedOnDiskIsReadAnew) {
+    QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("runs.mantissa")),
+                  other = folder.filePath(QStringLiteral("other.mantissa"));
+    SyntheticRun run;
+    run.name = "first";
+    addSyntheticRun(path.toStdString(), run);
+    run.name = "another";
+    addSyntheticRun(other.toStdString(), run);
+    RunController controller;
+    QStringList problems;
+    QObject::connect(&controller, &RunController::problem, &controller,
+                     [&problems](const QString& text) { problems << text; });
+    controller.openStore(path);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return controller.runs().size() == 1; }, 20000));
+    for (const char* suffix : {"", "-wal", "-shm"}) QFile::remove(path + QLatin1String(suffix));
+    EXPECT_TRUE(QTest::qWaitFor([&] { return !problems.isEmpty(); }, 20000));
+    EXPECT_TRUE(problems.value(0).contains(QStringLiteral("moved or deleted")))
+        << problems.join(QLatin1Char('|')).toStdString();
+    ASSERT_TRUE(QFile::rename(other, path));
+    EXPECT_TRUE(QTest::qWaitFor(
+        [&] { return controller.runs().size() == 1 && controller.runs().first().name == QStringLiteral("another"); },
+        20000));
+    EXPECT_EQ(problems.size(), 2) << problems.join(QLatin1Char('|')).toStdString();
+}
+
+/// With the old file's log beside it SQLite would spoil the new file: it is not opened, and the window says why.
+TEST(RunControllerFile, AStoreReplacedBesideTheOldLogIsLeftAlone) {
+    QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("runs.mantissa")),
+                  other = folder.filePath(QStringLiteral("other.mantissa"));
+    SyntheticRun run;
+    run.scalarsOnly = true;
+    run.name = "first";
+    const QString id = QString::fromStdString(addSyntheticRun(path.toStdString(), run));
+    run.name = "another";
+    addSyntheticRun(other.toStdString(), run);
+    RunController controller;
+    QStringList problems;
+    QObject::connect(&controller, &RunController::problem, &controller,
+                     [&problems](const QString& text) { problems << text; });
+    controller.openStore(path);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return controller.runs().size() == 1; }, 20000));
+    controller.rename(id, QStringLiteral("renamed"));  // a commit: its log stands beside the file
+    ASSERT_TRUE(QTest::qWaitFor([&] { return controller.runs().first().name == QStringLiteral("renamed"); }, 20000));
+    QTest::qWait(600);
+    ASSERT_TRUE(QFile::exists(path + QStringLiteral("-wal")));
+    ASSERT_TRUE(QFile::remove(path));
+    ASSERT_TRUE(QFile::rename(other, path));
+    EXPECT_TRUE(
+        QTest::qWaitFor([&] { return problems.join(QLatin1Char('|')).contains(QStringLiteral("-wal")); }, 20000));
+    QTest::qWait(500);
+    EXPECT_EQ(controller.runs().size(), 1);
+    EXPECT_EQ(controller.runs().first().name, QStringLiteral("renamed"));
 }
 
 TEST_P(Selection, AClickBesideTheRunsLeavesNoneSelected) {
