@@ -238,7 +238,7 @@ LaunchDialog& MainWindow::openLaunch(const QString& specJson) {
 
 void MainWindow::openLaunchPreset(const QString& preset) {
     try {
-        openLaunch(QString::fromStdString(experiments::presetSpec(preset.toStdString()).toJson()));
+        openLaunch(QString::fromStdString(experiments::presetSpec(preset.toStdString()).toJson())).markPreset(preset);
     } catch (const std::exception& exception) {
         banners_->show(QStringLiteral("problem"), MessageKind::Bad, QString::fromStdString(exception.what()))
             ->setClosable(tr("Close this message"));

@@ -86,20 +86,16 @@ LaunchDialog::LaunchDialog(RunController& controller, QWidget* parent) : QDialog
     };
     form_ = new SpecForm(this);
     forecast_ = new ForecastPanel(this);
-    QScrollArea* fields = scrolled(form_, tr("Fields"));
-    // Scrolls up and down only: what the widest row needs is the least width.
-    fields->setMinimumWidth(form_->minimumSizeHint().width() + fields->verticalScrollBar()->sizeHint().width());
-    middle->addWidget(fields, 1);
+    fields_ = scrolled(form_, tr("Fields"));
+    middle->addWidget(fields_, 1);
     middle->addWidget(new Separator(Qt::Vertical, this));
-    QScrollArea* right = scrolled(forecast_, tr("Forecast"));
-    right->setFixedWidth(std::max(366, forecast_->sizeHint().width() + right->verticalScrollBar()->sizeHint().width()));
-    middle->addWidget(right);
+    right_ = scrolled(forecast_, tr("Forecast"));
+    middle->addWidget(right_);
     column->addLayout(middle, 1);
     column->addWidget(new Separator(Qt::Horizontal, this));
     column->addWidget(makeFoot());
     setMinimumSize(960, 520);
     const QSize room = parent ? parent->window()->size() - QSize(32, 32) : QSize(1120, 756);
-    if (room.width() < 1080) side_->setFixedWidth(150);
     resize(std::min(1120, room.width()), std::min(756, room.height()));
 
     forecastTimer_.setSingleShot(true);
@@ -129,11 +125,7 @@ LaunchDialog::LaunchDialog(RunController& controller, QWidget* parent) : QDialog
         this, kDevices, [] { return experiments::deviceReports(); },
         [this](const std::vector<experiments::DeviceReport>& reports) { form_->setDevices(reports); });
     fillList();
-    const QList<QListWidgetItem*> nano = list_->findItems(QStringLiteral("nano"), Qt::MatchExactly);
-    if (!nano.isEmpty()) {  // marked before the list has the focus, which would choose its first row
-        const QSignalBlocker quiet(list_);
-        list_->setCurrentItem(nano.first());
-    }
+    markPreset(QStringLiteral("nano"));  // before the list has the focus, which would choose its first row
     form_->setSpec(experiments::presetSpec("nano"));
     connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
 }
@@ -360,7 +352,30 @@ void LaunchDialog::toggleCell(const QStringList& layers, const QString& linear, 
 
 void LaunchDialog::resizeEvent(QResizeEvent* event) {
     QDialog::resizeEvent(event);
+    fitColumns();
+}
+
+void LaunchDialog::showEvent(QShowEvent* event) {
+    QDialog::showEvent(event);
+    fitColumns();
+}
+
+void LaunchDialog::fitColumns() {
     side_->setFixedWidth(width() < 1080 ? 150 : 214);
+    // Both scroll up and down only: what the widest row needs is the least width. Asked of them once they are shown:
+    // before, their fields do not know their style.
+    const int fields = form_->minimumSizeHint().width() + fields_->verticalScrollBar()->sizeHint().width();
+    const int least = forecast_->sizeHint().width() + right_->verticalScrollBar()->sizeHint().width();
+    const int lines = 2;  // the separators
+    fields_->setMinimumWidth(fields);
+    right_->setFixedWidth(std::max(least, std::min(366, width() - side_->width() - fields - lines)));
+}
+
+void LaunchDialog::markPreset(const QString& name) {
+    const QList<QListWidgetItem*> found = list_->findItems(name, Qt::MatchExactly);
+    const QSignalBlocker quiet(list_);
+    const bool preset = !found.isEmpty() && found.first()->data(kPreset).isValid();
+    list_->setCurrentItem(preset ? found.first() : nullptr);
 }
 
 void LaunchDialog::paintEvent(QPaintEvent*) {

@@ -5,6 +5,7 @@
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QTimer>
 
 #include "gui/dialogs/forecast_panel.h"
@@ -22,6 +23,8 @@ class LaunchDialog : public QDialog {
 
     /// A spec as JSON; errors in it are shown in the foot.
     void setSpec(const QString& json);
+    /// Marks the preset in the list and fills nothing in; a name that the list has not takes the mark away.
+    void markPreset(const QString& name);
     SpecForm& form() { return *form_; }
     QPushButton* startButton() const { return start_; }
     ForecastPanel& forecastPanel() { return *forecast_; }
@@ -30,12 +33,14 @@ class LaunchDialog : public QDialog {
   protected:
     void paintEvent(QPaintEvent* event) override;
     void resizeEvent(QResizeEvent* event) override;
+    void showEvent(QShowEvent* event) override;
 
   private:
     QWidget* makeHead();
     QWidget* makeList();
     QWidget* makeFoot();
     void fillList();
+    void fitColumns();
     void chooseEntry(int row);
     void edited();
     void askForecast();
@@ -51,6 +56,7 @@ class LaunchDialog : public QDialog {
     QWidget* side_;
     QLineEdit* search_;
     QListWidget* list_;
+    QScrollArea *fields_, *right_;
     SpecForm* form_;
     ForecastPanel* forecast_;
     GlyphLabel* footIcon_;

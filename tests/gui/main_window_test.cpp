@@ -8,7 +8,9 @@
 #include <QApplication>
 #include <QComboBox>
 #include <QLineEdit>
+#include <QListWidget>
 #include <QPlainTextEdit>
+#include <QScrollArea>
 #include <QSignalSpy>
 #include <QStackedWidget>
 #include <QTabBar>
@@ -64,6 +66,27 @@ TEST_F(Window, EveryControlHasANameAndATooltip) {
     walk::expectNamed(*window_);
     LaunchDialog& dialog = window_->openLaunch();
     walk::expectNamed(dialog);
+}
+
+/// Beside each other, never over each other: the list, the fields and the forecast of New run in the smallest window.
+TEST_F(Window, TheColumnsOfNewRunDoNotOverlap) {
+    window_->resize(1024, 640);
+    window_->openLaunchPreset(QStringLiteral("tiny"));
+    LaunchDialog& dialog = window_->openLaunch();
+    QTest::qWait(100);
+    QScrollArea *fields = nullptr, *forecast = nullptr;
+    for (QScrollArea* area : dialog.findChildren<QScrollArea*>()) {
+        if (area->accessibleName() == QLatin1String("Fields")) fields = area;
+        if (area->accessibleName() == QLatin1String("Forecast")) forecast = area;
+    }
+    ASSERT_TRUE(fields && forecast);
+    EXPECT_LE(dialog.width(), 1024);
+    EXPECT_LT(fields->geometry().right(), forecast->geometry().left());
+    EXPECT_LE(forecast->geometry().right(), dialog.width());
+    EXPECT_EQ(fields->widget()->width(), fields->viewport()->width()) << "no field is cut off";
+    const auto* presets = dialog.findChild<QListWidget*>();
+    ASSERT_TRUE(presets && presets->currentItem());
+    EXPECT_EQ(presets->currentItem()->text(), QStringLiteral("tiny"));
 }
 
 TEST_F(Window, NoTextIsClippedAtBothSizes) {
