@@ -180,10 +180,15 @@ std::vector<LadderEntry> ladders(RunStore& store) {
         if (!json.is_object()) continue;
         LadderEntry entry;
         entry.id = key.substr(kPrefix.size());
-        entry.mode = json.value("mode", "") == modeName(LadderMode::Widths) ? LadderMode::Widths : LadderMode::Rungs;
-        entry.preset = json.contains("spec") ? json["spec"].value("preset", "") : "";
-        entry.device = json.value("device", "");
-        entry.createdMs = json.value("created_ms", int64_t{0});
+        try {
+            const bool widths = json.value("mode", "") == modeName(LadderMode::Widths);
+            entry.mode = widths ? LadderMode::Widths : LadderMode::Rungs;
+            entry.preset = json.contains("spec") ? json["spec"].value("preset", "") : "";
+            entry.device = json.value("device", "");
+            entry.createdMs = json.value("created_ms", int64_t{0});
+        } catch (const Json::exception&) {
+            continue;  // damaged: readLadder says so where it is asked for
+        }
         entries.push_back(std::move(entry));
     }
     return entries;

@@ -8,6 +8,7 @@
 #include "experiments/ladder/ladder_job.h"
 #include "experiments/ladder/ladder_picture.h"
 #include "experiments/spec/resources.h"
+#include "experiments/store/database.h"
 #include "tests/experiments/support.h"
 
 namespace mantissa::experiments {
@@ -212,6 +213,26 @@ TEST(Ladder, MistakesNameTheThingAndLeaveNoStore) {
     {
         RunStore store(folder / "s.mantissa", RunStore::Mode::ReadWrite);
         EXPECT_THAT(test::sentence([&] { readLadder(store, "01XYZ"); }), HasSubstr("no such ladder"));
+    }
+}
+
+TEST(Ladder, ADamagedOneHidesNoOther) {
+    const TempFolder folder;
+    const LadderResult good = runLadder(options(folder, tinyRequest()));
+    RunStore store(folder / "s.mantissa", RunStore::Mode::ReadWrite);
+    LadderDocument document;
+    document.id = "0DAMAGED";
+    document.request = tinyRequest();
+    writeLadder(store, document);
+    for (const char* value : {"{\"mode\":1}", "{\"spec\":[]}", "{\"created_ms\":\"now\"}", "[1]", "nothing"}) {
+        store.database()
+            .cached("UPDATE setting SET value = ? WHERE key LIKE '%0DAMAGED'")
+            .bind(std::string(value))
+            .run();
+        const auto entries = ladders(store);
+        ASSERT_EQ(entries.size(), 1u) << value;
+        EXPECT_EQ(entries[0].id, good.id);
+        EXPECT_THROW(readLadder(store, "0DAMAGED"), Error) << value;
     }
 }
 
