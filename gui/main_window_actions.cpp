@@ -340,6 +340,7 @@ void MainWindow::showKeys() {
                                           {"Ctrl+B", "Run list"},
                                           {"Ctrl+K", "Command palette"},
                                           {"Ctrl+F", "Filter runs"},
+                                          {"Delete", "Delete the selected runs (asks)"},
                                           {"Ctrl+D", "Fork"},
                                           {"Ctrl+Shift+D", "Change the run while it goes"},
                                           {"/", "Go to tensor"},

@@ -6,6 +6,7 @@
 #include <QMenu>
 #include <QMessageBox>
 #include <QPushButton>
+#include <algorithm>
 
 #include "gui/controller/run_controller.h"
 #include "gui/format/numbers.h"
@@ -63,19 +64,34 @@ void RunListPanel::showContextMenu(const QPoint& position) {
     menu.addAction(icon(Glyph::Export), tr("Export…"), this, [this, id] { Q_EMIT exportRequested(id); });
     menu.addAction(icon(Glyph::Copy), tr("Copy rows"), this, &RunListPanel::copySelection);
     menu.addSeparator();
-    QAction* remove = menu.addAction(tr("Delete…"), this, [this, id, name = info.name] {
-        QMessageBox ask(QMessageBox::NoIcon, tr("Delete run"),
-                        tr("%1 and its checkpoints are removed from the store. Nothing can bring them back.").arg(name),
-                        QMessageBox::NoButton, window());
-        QPushButton* yes = ask.addButton(tr("Delete"), QMessageBox::DestructiveRole);
-        ask.addButton(QMessageBox::Cancel);
-        ask.exec();
-        if (ask.clickedButton() == static_cast<QAbstractButton*>(yes)) controller_.deleteRun(id);
+    const QStringList chosen = selectedIds().contains(id) ? selectedIds() : QStringList{id};
+    QAction* remove = menu.addAction(chosen.size() == 1 ? tr("Delete…") : tr("Delete %1 runs…").arg(chosen.size()),
+                                     this, [this, chosen] { deleteRuns(chosen); });
+    const bool going = std::any_of(chosen.begin(), chosen.end(), [this](const QString& one) {
+        const RunInfo* other = controller_.run(one);
+        return other && other->going();
     });
-    remove->setEnabled(!info.going());
-    if (info.going()) remove->setToolTip(tr("A run that is going cannot be deleted. Stop it first."));
+    remove->setEnabled(!going);
+    if (going) remove->setToolTip(tr("A run that is going cannot be deleted. Stop it first."));
     menu.setToolTipsVisible(true);
     menu.exec(table_->viewport()->mapToGlobal(position));
+}
+
+void RunListPanel::deleteRuns(const QStringList& ids) {
+    QStringList ended;
+    for (const QString& id : ids)
+        if (const RunInfo* info = controller_.run(id); info && !info->going()) ended << id;
+    if (ended.isEmpty() || ended.size() < ids.size()) return;  // the menu says why
+    const QString what = ended.size() == 1 ? tr("%1 and its checkpoints are").arg(controller_.run(ended.first())->name)
+                                           : tr("%1 runs and their checkpoints are").arg(ended.size());
+    QMessageBox ask(QMessageBox::NoIcon, ended.size() == 1 ? tr("Delete run") : tr("Delete runs"),
+                    tr("%1 removed from the store. Nothing can bring them back.").arg(what), QMessageBox::NoButton,
+                    window());
+    QPushButton* yes = ask.addButton(tr("Delete"), QMessageBox::DestructiveRole);
+    ask.setDefaultButton(ask.addButton(QMessageBox::Cancel));
+    ask.exec();
+    if (ask.clickedButton() != static_cast<QAbstractButton*>(yes)) return;
+    for (const QString& id : ended) controller_.deleteRun(id);
 }
 
 void RunListPanel::showHeadMenu(const QPoint& position) {

@@ -128,6 +128,9 @@ void RunListPanel::rebuildLayout() {
     card_ = new RunCard(controller_, this);
     outer->addWidget(card_);
 
+    auto* remove = new QShortcut(QKeySequence(Qt::Key_Delete), table_);
+    remove->setContext(Qt::WidgetShortcut);
+    connect(remove, &QShortcut::activated, this, [this] { deleteRuns(selectedIds()); });
     auto* escape = new QShortcut(QKeySequence(Qt::Key_Escape), this);
     escape->setContext(Qt::WidgetWithChildrenShortcut);
     connect(escape, &QShortcut::activated, filter_, &QLineEdit::clear);

@@ -57,6 +57,7 @@ class RunListPanel : public QWidget {
     void showHeadMenu(const QPoint& position);
     void showListMenu();
     void renameRun(const QString& id);
+    void deleteRuns(const QStringList& ids);  ///< asks first; none of them while one is going
     void editNote(const QString& id);
     void editTags(const QString& id);
     void copySelection();

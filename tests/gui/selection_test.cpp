@@ -5,9 +5,11 @@
 #include <QApplication>
 #include <QFile>
 #include <QLabel>
+#include <QMessageBox>
 #include <QTableView>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTimer>
 #include <memory>
 
 #include "gui/format/numbers.h"
@@ -162,6 +164,48 @@ TEST(RunControllerFile, AStoreReplacedBesideTheOldLogIsLeftAlone) {
     QTest::qWait(500);
     EXPECT_EQ(controller.runs().size(), 1);
     EXPECT_EQ(controller.runs().first().name, QStringLiteral("renamed"));
+}
+
+/// Delete asks for all selected runs at once, with Cancel under the Return key, and takes them all.
+TEST(DeleteRuns, TheKeyTakesAllThatAreSelected) {
+    QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("runs.mantissa"));
+    SyntheticRun run;
+    run.scalarsOnly = true;
+    QStringList ids;
+    for (int i = 0; i < 3; ++i) {
+        run.name = "run " + std::to_string(i);
+        ids << QString::fromStdString(addSyntheticRun(path.toStdString(), run));
+    }
+    Settings settings(folder.filePath(QStringLiteral("layout.json")));
+    RunController controller;
+    MainWindow window(controller, settings);
+    window.show();
+    controller.openStore(path);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return controller.runs().size() == 3; }, 20000));
+    window.runList().chooseMany(ids.mid(0, 2));
+    ASSERT_TRUE(QTest::qWaitFor([&] { return window.runList().selectedIds().size() == 2; }, 5000));
+    QString asked;
+    const auto answer = [&](bool yes) {
+        QTimer::singleShot(300, &window, [&asked, yes] {
+            auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+            if (!box) return;
+            asked = box->text();
+            if (!yes) return QTest::keyClick(box, Qt::Key_Return);
+            for (QAbstractButton* button : box->buttons())
+                if (box->buttonRole(button) == QMessageBox::DestructiveRole) return button->click();
+        });
+        QApplication::setActiveWindow(&window);
+        window.runList().table().setFocus();
+        QTest::keyClick(&window.runList().table(), Qt::Key_Delete);
+    };
+    answer(false);
+    EXPECT_TRUE(asked.startsWith(QStringLiteral("2 runs"))) << asked.toStdString();
+    QTest::qWait(400);
+    EXPECT_EQ(controller.runs().size(), 3) << "Return cancels";
+    answer(true);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return controller.runs().size() == 1; }, 20000));
+    EXPECT_EQ(controller.runs().first().id, ids[2]);
 }
 
 TEST_P(Selection, AClickBesideTheRunsLeavesNoneSelected) {
