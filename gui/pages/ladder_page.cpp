@@ -178,7 +178,11 @@ void LadderPage::makeTools() {
     });
     row->addWidget(presets_);
     run_ = button(int(Glyph::Play), tr("Run ladder"), tr("Run all rungs on this machine"), tools_);
-    connect(run_, &QToolButton::clicked, this, [this] { busy() ? stop() : runRungs(); });
+    connect(run_, &QToolButton::clicked, this, [this] {
+        if (!busy()) return runRungs();
+        // The second half of a double click stops nothing.
+        if (sinceStart_.elapsed() > QApplication::doubleClickInterval()) stop();
+    });
     row->addWidget(run_);
 }
 
@@ -299,6 +303,7 @@ void LadderPage::start(LadderOptions options) {
     if (busy()) return;
     starting_ = chosen_ = true;
     stopWanted_ = false;
+    sinceStart_.start();
     problem_.clear();
     jobMode_ = options.request.mode;
     options.store = controller().store().path.toStdString();

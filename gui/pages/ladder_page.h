@@ -1,6 +1,7 @@
 // Ladder: which optimisation brings what on this machine, and from which width on FP8 pays.
 #pragma once
 
+#include <QElapsedTimer>
 #include <QTimer>
 #include <memory>
 #include <optional>
@@ -84,6 +85,7 @@ class LadderPage : public Page {
     std::shared_ptr<experiments::LadderJob> job_;
     experiments::LadderMode jobMode_ = experiments::LadderMode::Rungs;
     bool starting_ = false, stopWanted_ = false;
+    QElapsedTimer sinceStart_;
     bool chosen_ = false;  ///< the model was picked; until then the newest ladder of the store is shown
     int doneSeen_ = -1;
     QString status_, problem_;

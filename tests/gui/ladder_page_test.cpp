@@ -187,6 +187,9 @@ TEST_F(LadderPageTest, StopsAndSaysSo) {
     box("Timed")->setValue(100000);
     QTest::mouseClick(tool("Run ladder"), Qt::LeftButton);
     ASSERT_TRUE(QTest::qWaitFor([&] { return tool("Stop") && tool("Stop")->isEnabled(); }, 60000));
+    QTest::mouseClick(tool("Stop"), Qt::LeftButton);  // the second half of a double click
+    QTest::qWait(QApplication::doubleClickInterval() + 50);
+    ASSERT_TRUE(page_->busy());
     QTest::mouseClick(tool("Stop"), Qt::LeftButton);
     ASSERT_TRUE(waitForEnd());
     std::vector<RungState> wanted = kNone;
