@@ -17,7 +17,8 @@ namespace mantissa::gui {
 
 namespace {
 
-constexpr int kFrameMs = 100;  ///< new data is drawn at most ten times a second
+constexpr int kFrameMs = 100;       ///< new data is drawn at most ten times a second
+constexpr size_t kFewSamples = 12;  ///< of a curve with a run's marker: no more than these in view have one each
 
 AxisScale linearRange(XLink::Range range) {
     AxisScale scale;
@@ -280,6 +281,12 @@ void PlotView::drawMarkers(QPainter& painter, const PlotCurve& curve) const {
         // One sample is no line, and a dot of a pixel is not seen.
         paintMarker(painter, curve.runMarker.value_or(Marker::Circle), place(begin), 4.2, color(Token::Panel));
         paintMarker(painter, curve.runMarker.value_or(Marker::Circle), place(begin), 3.2, curve.ink.color());
+    } else if (curve.runMarker && end > begin && end - begin <= kFewSamples) {
+        for (size_t i = begin; i < end; ++i) {
+            if (!std::isfinite(place(i).y())) continue;
+            paintMarker(painter, *curve.runMarker, place(i), 4.2, color(Token::Panel));
+            paintMarker(painter, *curve.runMarker, place(i), 3.2, curve.ink.color());
+        }
     } else if (curve.runMarker && end > begin) {
         const int index = std::max(0, curve.ink.series);
         for (int k = 0; k < 4; ++k) {  // shifted by the run's index, so that equal curves show all their markers

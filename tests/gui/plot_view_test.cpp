@@ -120,6 +120,34 @@ TEST(PlotView, TheLastSampleHasItsMarker) {
     EXPECT_GT(inked(plot.right() - 5, plot.right() + 1), 4) << "the last, of which half is in the plot";
 }
 
+/// Of few points each has the run's marker; of many it stands here and there.
+TEST(PlotView, FewPointsHaveAMarkerEach) {
+    for (const int samples : {4, 12, 200}) {
+        auto series = std::make_shared<SeriesPyramid>();
+        for (int i = 1; i <= samples; ++i) series->append(i, 1.f);
+        Shown shown(900, 200);
+        shown.link.setExtent(0, samples + 1);
+        PlotContent content;
+        PlotCurve line = curve(QStringLiteral("loss"), series, Ink::of(Token::Warn), 1);
+        line.runMarker = Marker::Square;
+        content.curves = {line};
+        shown.view.setContent(content);
+        shown.link.setView(0, samples + 1);
+        shown.settle();
+        const QImage image = shown.view.grab().toImage();
+        const QRectF plot = shown.view.plotRect();
+        int markers = 0, inside = 0;
+        for (int x = int(plot.left()); x < int(plot.right()); ++x) {
+            int high = 0;
+            for (int y = int(plot.top()); y < int(plot.bottom()); ++y)
+                high += image.pixel(x, y) == color(Token::Warn).rgb();
+            if (high >= 4 && !inside) ++markers;
+            inside = high >= 4;
+        }
+        EXPECT_EQ(markers, samples > 12 ? 4 : samples);
+    }
+}
+
 /// A note of a curve is of what is in view, not of a step that a zoom has left outside.
 TEST(PlotView, NotesAreOfTheNewestSampleInView) {
     auto series = std::make_shared<SeriesPyramid>();
