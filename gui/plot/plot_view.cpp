@@ -17,8 +17,8 @@ namespace mantissa::gui {
 
 namespace {
 
-constexpr int kFrameMs = 100;       ///< new data is drawn at most ten times a second
-constexpr size_t kFewSamples = 12;  ///< of a curve with a run's marker: no more than these in view have one each
+constexpr int kFrameMs = 100;      ///< new data is drawn at most ten times a second
+constexpr size_t kFewSamples = 5;  ///< of a curve with a run's marker: no more than these in view have one each
 
 AxisScale linearRange(XLink::Range range) {
     AxisScale scale;
@@ -281,22 +281,21 @@ void PlotView::drawMarkers(QPainter& painter, const PlotCurve& curve) const {
         // One sample is no line, and a dot of a pixel is not seen.
         paintMarker(painter, curve.runMarker.value_or(Marker::Circle), place(begin), 4.2, color(Token::Panel));
         paintMarker(painter, curve.runMarker.value_or(Marker::Circle), place(begin), 3.2, curve.ink.color());
-    } else if (curve.runMarker && end > begin && end - begin <= kFewSamples) {
-        for (size_t i = begin; i < end; ++i) {
-            if (!std::isfinite(place(i).y())) continue;
+    } else if (curve.runMarker && end > begin) {
+        const auto mark = [&](size_t i) {
+            if (i < begin || i >= end || !std::isfinite(place(i).y())) return;
             paintMarker(painter, *curve.runMarker, place(i), 4.2, color(Token::Panel));
             paintMarker(painter, *curve.runMarker, place(i), 3.2, curve.ink.color());
-        }
-    } else if (curve.runMarker && end > begin) {
+        };
+        const bool few = end - begin <= kFewSamples;
+        for (size_t i = begin; few && i < end; ++i) mark(i);
         const int index = std::max(0, curve.ink.series);
-        for (int k = 0; k < 4; ++k) {  // shifted by the run's index, so that equal curves show all their markers
+        for (int k = 0; k < 4 && !few;
+             ++k) {  // shifted by the run's index, so that equal curves show all their markers
             const double x = range.low + (range.high - range.low) * (0.1 + 0.24 * k + 0.04 * (index % 6));
-            const size_t i = x >= data.firstX() && x <= data.lastX() ? data.nearest(x) : end;
-            if (i < end && i >= begin && std::isfinite(place(i).y())) {
-                paintMarker(painter, *curve.runMarker, place(i), 4.2, color(Token::Panel));
-                paintMarker(painter, *curve.runMarker, place(i), 3.2, curve.ink.color());
-            }
+            if (x >= data.firstX() && x <= data.lastX()) mark(data.nearest(x));
         }
+        mark(data.size() - 1);
     }
     const size_t newest = data.size() - 1;
     if (!std::isfinite(data.y(newest)) && !curve.sampleMarker && curve.width > 0) {  // ends not finite
