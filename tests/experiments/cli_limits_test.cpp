@@ -141,7 +141,8 @@ TEST_F(Limits, ARefusedLadderSaysWhy) {
     const Result memory = shell(one + "bf16 --device cpu --set model.width=65536 --set model.heads=1024 --json");
     EXPECT_EQ(memory.code, 4) << memory.err;
     EXPECT_THAT(memory.err, HasSubstr("lower train.batch"));
-    for (const auto& rung : memory.json().at("rungs"))
+    const auto ladder = memory.json();
+    for (const auto& rung : ladder.at("rungs"))
         EXPECT_EQ(rung.at("status"), rung.at("rung") == "bf16" ? "refused" : "not_run") << rung;
 }
 
