@@ -5,25 +5,18 @@
 #include <QHBoxLayout>
 #include <QRegularExpression>
 #include <QScrollArea>
-#include <QStyle>
 #include <QToolButton>
 #include <QVBoxLayout>
 #include <cmath>
 
 #include "gui/format/numbers.h"
 #include "gui/theme/icons.h"
+#include "gui/widgets/wrong_mark.h"
 
 namespace mantissa::gui {
 namespace {
 
 using experiments::NumberFormat;
-
-void markWrong(QLineEdit* field, bool wrong) {
-    if (field->property("wrong").toBool() == wrong) return;
-    field->setProperty("wrong", wrong);
-    field->style()->unpolish(field);
-    field->style()->polish(field);
-}
 
 }  // namespace
 

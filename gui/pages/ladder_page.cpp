@@ -10,7 +10,6 @@
 #include <QSaveFile>
 #include <QScrollArea>
 #include <QSpinBox>
-#include <QStyle>
 #include <QToolButton>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "gui/widgets/figures_card.h"
 #include "gui/widgets/ladder_charts.h"
 #include "gui/widgets/ladder_rows.h"
+#include "gui/widgets/wrong_mark.h"
 
 namespace mantissa::gui {
 
@@ -34,12 +34,6 @@ using experiments::LadderResult;
 namespace {
 
 constexpr int kLoadTopic = 1, kStartTopic = 2, kExportTopic = 3;
-
-void markWrong(QLineEdit* field, bool wrong) {
-    field->setProperty("wrong", wrong);
-    field->style()->unpolish(field);
-    field->style()->polish(field);
-}
 
 LadderRequest requestOf(const std::string& preset, LadderMode mode, std::vector<int> widths, int warmup, int steps) {
     LadderRequest request;

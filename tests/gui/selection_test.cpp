@@ -72,18 +72,24 @@ class Selection : public testing::TestWithParam<const char*> {
 QTemporaryDir* Selection::folder_ = nullptr;
 QString Selection::id_;
 
+/// Runs that differ in their name alone; their ids.
+QStringList addRuns(const QString& path, int count) {
+    SyntheticRun run;
+    run.scalarsOnly = true;
+    QStringList ids;
+    for (int i = 0; i < count; ++i) {
+        run.name = "run " + std::to_string(i);
+        ids << QString::fromStdString(addSyntheticRun(path.toStdString(), run));
+    }
+    return ids;
+}
+
 /// A run and its repeat with the same settings and seed are two on Compare; of very many the page says how many it
 /// drew.
 TEST(CompareRepeats, AreShownOrCounted) {
     QTemporaryDir folder;
     const QString path = folder.filePath(QStringLiteral("runs.mantissa"));
-    SyntheticRun run;
-    run.scalarsOnly = true;
-    QStringList ids;
-    for (int i = 0; i < 9; ++i) {
-        run.name = "again " + std::to_string(i);
-        ids << QString::fromStdString(addSyntheticRun(path.toStdString(), run));
-    }
+    const QStringList ids = addRuns(path, 9);
     RunController controller;
     controller.openStore(path);
     ASSERT_TRUE(QTest::qWaitFor([&] { return controller.runs().size() == 9; }, 20000));
@@ -170,13 +176,7 @@ TEST(RunControllerFile, AStoreReplacedBesideTheOldLogIsLeftAlone) {
 TEST(DeleteRuns, TheKeyTakesAllThatAreSelected) {
     QTemporaryDir folder;
     const QString path = folder.filePath(QStringLiteral("runs.mantissa"));
-    SyntheticRun run;
-    run.scalarsOnly = true;
-    QStringList ids;
-    for (int i = 0; i < 3; ++i) {
-        run.name = "run " + std::to_string(i);
-        ids << QString::fromStdString(addSyntheticRun(path.toStdString(), run));
-    }
+    const QStringList ids = addRuns(path, 3);
     Settings settings(folder.filePath(QStringLiteral("layout.json")));
     RunController controller;
     MainWindow window(controller, settings);
